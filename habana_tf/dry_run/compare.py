@@ -60,6 +60,7 @@ def compare(
     fn_or_model: Any, *inputs: Any, chips: Iterable[str] | None = None, batches: Iterable[int] = (),
     cards: Iterable[int] = (1,), precisions: Iterable[str] = ("bf16",), optimizer: Any = None,
     host: Host | None = None, dataset: Any = None, release: str = LATEST, accumulate: int = 1,
+    resident: Any = None,
 ) -> Comparison:  # fmt: skip
     """`predict` for every combination; arguments as there. A dataset is measured once.
 
@@ -76,7 +77,7 @@ def compare(
             _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer)
             why = precision_why(fn_or_model, precision)
             rows += [
-                costed(found, batch, chip, count, precision, why, fed, release=release, accumulate=accumulate)
+                costed(found, batch, chip, count, precision, why, fed, None, release, accumulate, resident)
                 for chip in named
                 for count in counts
             ]

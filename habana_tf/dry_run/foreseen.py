@@ -1,35 +1,41 @@
 """What a function would launch and what it would leave to the host, without running it: lowered clusters with sizes.
 
 The graph pass is rehearsed (see `graph.rehearsal`). Sizes come from TensorFlow's shape inference of the placed graph,
-and from the lowered program where one launch feeds another.
+from the lowered program where one launch feeds another, and from bounds where they depend on values (`sizes`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from habana_tf.card.model.kernels import nbytes
-from habana_tf.card.model.lowered import Lowered, lowered
-from habana_tf.card.prediction.prediction import HostOp
-from habana_tf.graph.ops import output_types
+from habana_tf.card.model.kernels import nbytes, size
+from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.prediction.prediction import HostOp, Transfer
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.cluster.lower import ClusterLowering
+from habana_tf.cluster.lowering_context import LoweringError
+from habana_tf.dry_run.sizes import BOUNDS, Bound, Sizes
+from habana_tf.graph.ops import FORWARDING, RESOURCE, input_types, output_types
 from habana_tf.graph.rehearsal import rehearse
 from habana_tf.graph.report import GraphRecord
-from habana_tf.graph.shapes import Shape, Shapes
-from habana_tf.graph.view import Node, Ref, View
-from habana_tf.ir import extent as ext
+from habana_tf.graph.shapes import Shapes
+from habana_tf.graph.view import Node, Ref, View, behind
+from habana_tf.ir.constant_folding import constant
 from habana_tf.ir.dtypes import from_number
 from habana_tf.lowering.table import lookup
-from habana_tf.tensorflow_clusters.attributes import plain
 from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parse, parsed
 from habana_tf.tensorflow_clusters.writer import of_node
+from habana_tf.tensorflow_facts import opdefs
 
 QUIET = frozenset(
     "Arg _Arg _Retval Const Placeholder VarHandleOp ReadVariableOp AssignVariableOp NoOp Identity IdentityN Shape "
-    "StatefulPartitionedCall PartitionedCall HpuLaunch".split()
+    "VariableShape StatefulPartitionedCall PartitionedCall HpuLaunch".split()
 )
 """Ops that move or name what is there already: neither the card nor the host has work with them."""
+ARGUMENTS = ("Placeholder", "_Arg", "Arg")
 
 
 class PredictionError(RuntimeError):
@@ -38,86 +44,156 @@ class PredictionError(RuntimeError):
 
 @dataclass
 class Foreseen:
-    """Launches in the order of the graph; fed: bytes that the function's arguments bring to them; work of the host;
-    the pass's record of each graph."""
+    """Launches in the order of the graph; arguments: the function's, by name, of which `fed` has the bytes that
+    launches read; transfers: what ops of the host give to launches and take from them; loops: of the host, whose trips
+    are not known; work of the host; sizes that depend on values; the pass's record of each graph."""
 
     launches: list[Lowered] = field(default_factory=list)
-    fed: int = 0
+    arguments: list[str] = field(default_factory=list)
+    fed: dict[str, int] = field(default_factory=dict)
+    transfers: list[Transfer] = field(default_factory=list)
+    loops: list[str] = field(default_factory=list)
     host: list[HostOp] = field(default_factory=list)
+    bounds: list[Bound] = field(default_factory=list)
     records: list[GraphRecord] = field(default_factory=list)
 
 
-def foresee(function: Any) -> Foreseen:
+def foresee(function: Any, examples: Sequence[Any | None] = ()) -> Foreseen:
     """What a ConcreteFunction would launch, and the functions it calls.
+
+    examples: for its first arguments, values that count where a value fixes a size, as NumPy arrays.
 
     Raises PredictionError for a size that the inputs leave open, and what `rehearse` raises.
     """
-    seen: list[tuple[View, dict[Ref, Shape | None]]] = []
-    out = Foreseen()
+    seen: list[tuple[View, Sizes]] = []
+    signature = function.function_def.signature
+    out = Foreseen(arguments=[arg.name for arg in signature.input_arg])
+    given = {name: value for name, value in zip(out.arguments, examples, strict=False) if value is not None}
 
     def see(record: GraphRecord, view: View, shapes: Shapes) -> None:
         out.records.append(record)
-        known: dict[Ref, Shape | None] = {}
-        for node in view.alive():
-            for ref in node.inputs:
-                if ref not in known and ref[0].op != "HpuLaunch":
-                    known[ref] = shapes.get(ref)
-        seen.append((view, known))
+        seen.append((view, _sizes(view, shapes, {} if seen else given)))
 
     rehearse(function, see, moved=True)
-    for view, known in seen:
-        _graph(view, known, out)
+    for k, (view, sizes) in enumerate(seen):
+        _graph(view, sizes, out, called=k > 0)
+        out.bounds += sizes.bounds
     return out
 
 
-def _graph(view: View, known: dict[Ref, Shape | None], out: Foreseen) -> None:
+def _sizes(view: View, shapes: Shapes, given: dict[str, Any]) -> Sizes:
+    """What TensorFlow knows of the tensors that nodes read; it can be asked during the pass only. given: values of
+    arguments, by name."""
+    read = dict.fromkeys(ref for node in view.alive() for ref in node.inputs if ref[0].op != "HpuLaunch")
+    handles = (
+        ref
+        for node in view.alive()
+        for ref, tf_type in zip(node.inputs, input_types(node), strict=False)
+        if tf_type == RESOURCE
+    )
+    variables = {ref: shape for ref in dict.fromkeys(handles) if (shape := shapes.variable(ref)) is not None}
+    values = {(view.by_name[name], 0): value for name, value in given.items() if name in view.by_name}
+    return Sizes({ref: shapes.partial(ref) for ref in read}, variables, values)
+
+
+def _graph(view: View, sizes: Sizes, out: Foreseen, called: bool) -> None:
+    """called: the graph is of a function that another one calls, which gives it its arguments."""
     for node in view.topological():
         if node.op == "HpuLaunch":
-            launch = _launch(node, parsed(node.proto.attr["cluster"].s), known)
-        elif node.op in QUIET:
-            continue
-        elif "HPU" in node.device and lookup(node.op) is not None:
-            launch = _launch(node, parse(of_node(node.proto.SerializeToString())), known)
+            launch = _launch(node, parsed(node.proto.attr["cluster"].s), sizes)
+        elif node.op not in QUIET and "HPU" in node.device and lookup(node.op) is not None:
+            launch = _launch(node, parse(of_node(node.proto.SerializeToString())), sizes)
         else:
-            if "HPU" not in node.device:
-                out.host.append(HostOp(node.op, node.name, _crossing(node, known)))
+            sizes.passed(node)
+            if node.op == "LoopCond":
+                out.loops.append(node.name)
+            if _on_host(node):
+                nbytes_ = _to_host(node, sizes)
+                out.host.append(HostOp(node.op, node.name, nbytes_))
+                if nbytes_:
+                    out.transfers.append(Transfer(node.name, "host", nbytes_))
             continue
         out.launches.append(launch)
-        for k, (source, _) in enumerate(node.inputs):
-            if source.op in ("Placeholder", "_Arg", "Arg"):
-                out.fed += nbytes(launch.made[-1, k])
-        for k, made in enumerate(launch.program.outputs):
-            known[node, k] = tuple(map(ext.nominal, made.shape))
+        sizes.launched(node, launch)
+        _feeds(node, launch, out, called)
 
 
-def _launch(node: Node, cluster: TensorFlowCluster, known: dict[Ref, Shape | None]) -> Lowered:
-    shapes, values = [], []
-    fixed = set(cluster.fixed_inputs())
-    for k, ref in enumerate(node.inputs):
-        shape = known.get(ref)
-        if shape is None or any(n < 0 for n in shape):
+def _on_host(node: Node) -> bool:
+    """Whether an op is work of the host: placed there, or by TensorFlow's CPU kernel that stands in for one of HPU."""
+    return node.op not in QUIET and ("HPU" not in node.device or node.op in BOUNDS)
+
+
+def _feeds(node: Node, launch: Lowered, out: Foreseen, called: bool) -> None:
+    """Notes what a launch reads that comes over PCIe: arguments, and what ops of the host made."""
+    for k, ref in enumerate(_inputs(node, launch.cluster)):
+        source, output = behind(ref, FORWARDING)
+        if source.op in ARGUMENTS and not called:
+            out.fed[source.name] = nbytes(launch.made[-1, k])
+        elif _on_host(source) and not launch.cluster.inputs[k].host:
+            made = Transfer(f"{source.name}:{output}" if output else source.name, "card", nbytes(launch.made[-1, k]))
+            if made not in out.transfers:
+                out.transfers.append(made)
+
+
+def _inputs(node: Node, cluster: Cluster) -> list[Ref]:
+    """The tensors that a launch reads, in the order of its cluster: a cluster of one op has its own (`of_node`)."""
+    if node.op == "HpuLaunch":
+        return node.inputs
+    slices = opdefs.known(node.op).input_slices(node.proto)
+    places = {name: iter(range(where.start, where.stop)) for name, where in slices.items()}
+    return [node.inputs[next(places[arg.name])] for arg in cluster.inputs]
+
+
+def _launch(node: Node, cluster: TensorFlowCluster, sizes: Sizes) -> Lowered:
+    inputs = _inputs(node, cluster)
+    shapes: list[tuple[int, ...]] = []
+    for arg, ref in zip(cluster.inputs, inputs, strict=True):
+        shape = sizes.variables.get(ref) if arg.variable and ref in sizes.variables else sizes.shape(ref)
+        if shape is None:
             raise PredictionError(
-                f"{cluster.inputs[k].name!r}, which {node.name} needs, has shape {shape}: give inputs of known sizes"
+                f"{arg.name!r}, which {node.name} needs, has a size that is known only at run time ({ref[0]!r}): give "
+                "inputs of known sizes, or state it with tf.ensure_shape"
             )
         shapes.append(shape)
-        values.append(_value(ref[0]) if k in fixed else None)
-    return lowered(cluster, shapes, values)
+    values: list[Any | None] = [None] * len(inputs)
+    for k in cluster.fixed_inputs():
+        values[k] = sizes.value(inputs[k])
+    try:
+        return _lowered(cluster, shapes, values, sizes)
+    except LoweringError as error:
+        for k in cluster.fixed_inputs():
+            if values[k] is None:
+                raise PredictionError(
+                    f"{inputs[k][0]!r} fixes the size of an output of {node.name}, and its value is known only at run "
+                    "time: give an argument as an array whose values count, or predict a function in which it is a "
+                    "constant"
+                ) from error
+        raise PredictionError(f"{node!r} cannot be predicted: {error}") from error
 
 
-def _value(node: Node) -> Any:
-    if node.op == "Const":
-        return plain(node.proto.attr["value"])
-    raise PredictionError(
-        f"{node!r} fixes the size of an output, and its value is known only at run time: predict a function in which "
-        "it is a constant"
-    )
+def _lowered(
+    cluster: TensorFlowCluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None], sizes: Sizes
+) -> Lowered:
+    """The cluster lowered. Where ids decide one number (the last segment), it counts as the number of ids."""
+    walk = ClusterLowering(cluster, shapes, values)
+    context = walk.context
+    for op in cluster.nodes:
+        row = lookup(op.op)
+        for name in row.fixed if row is not None and row.counts is not None else ():
+            ids = [walk.made[ref] for ref in op.inputs[op.arg_slices[name]]]
+            if any(constant(n, context.fixed) is None for n in ids):
+                most = sum(map(size, ids))
+                context.counts = {**context.counts, ids[0]: most}
+                sizes.bounds.append(Bound(op.op, op.name, (most,)))
+        walk.step(op)
+    return Lowered(cluster, walk.program(), walk.made)
 
 
-def _crossing(node: Node, known: dict[Ref, Shape | None]) -> int:
+def _to_host(node: Node, sizes: Sizes) -> int:
     """Bytes that an op on the CPU gets from launches."""
     total = 0
     for source, k in node.inputs:
         if source.op == "HpuLaunch":
             dtype = from_number(output_types(source)[k])
-            total += math.prod(known.get((source, k)) or ()) * (dtype.bytes if dtype else 0)
+            total += math.prod(sizes.shape((source, k)) or ()) * (dtype.bytes if dtype else 0)
     return total

@@ -13,16 +13,15 @@ from typing import Any
 
 from habana_tf.card.model.growth import largest
 from habana_tf.card.model.host import Host
-from habana_tf.card.model.network import BOX
+from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
 from habana_tf.card.model.step_time import StepTime, step_time
-from habana_tf.card.prediction.accumulation import Update, accumulated, update
 from habana_tf.card.prediction.limits import limits, pipelines
 from habana_tf.card.prediction.plan import WATTS, Plan, PlanRow
 from habana_tf.card.prediction.target import Target
 from habana_tf.card.prediction.target import target as parsed
 from habana_tf.dry_run.foreseen import Foreseen
 from habana_tf.dry_run.input_rate import fed_by
-from habana_tf.dry_run.predict import foreseen
+from habana_tf.dry_run.predict import foreseen, moved
 from habana_tf.dry_run.traced import as_specs, batch_of, with_batch
 from habana_tf.hardware.chips import Chip, chip
 from habana_tf.hardware.chips import chips as all_chips
@@ -39,12 +38,12 @@ def plan(
     fn_or_model: Any, *inputs: Any, target: str, dataset_size: int | None = None, epochs: float = 1,
     chips: Iterable[str] | None = None, batches: Iterable[int] = (), global_batch: int | None = None,
     precisions: Iterable[str] = ("bf16", "fp32"), optimizer: Any = None, host: Host | None = None, dataset: Any = None,
-    most_cards: int = MOST_CARDS, host_watts: float = 0.0,
+    most_cards: int = MOST_CARDS, host_watts: float = 0.0, release: str = LATEST, resident: Any = None,
 ) -> Plan:  # fmt: skip
     """The cards that a training job needs: for each chip, batch and precision the fewest that reach the target, with
     examples per second, hours, energy, memory and what bounds them; and how the first of these scales to 4,096 cards.
 
-    fn_or_model, inputs, optimizer, host, dataset: as for `predict`; the inputs are those of one card. target: "10000
+    fn_or_model, inputs, optimizer, host, dataset, release, resident: as for `predict`; the inputs are those of one card. target: "10000
     examples/s", or "8 hours" (min, days) for `epochs` times `dataset_size` examples. chips: all three by default.
     batches: examples per card, by default those of the inputs. global_batch: examples between two updates, if these are
     to be so many: cards that cannot hold their share accumulate gradients. Without it each batch has its update, and
@@ -58,14 +57,14 @@ def plan(
     named = [chip(name) for name in chips] if chips is not None else list(all_chips())
     sizes = tuple(batches) or (batch_of(specs),)
     _check(sizes, global_batch, most_cards, host_watts)
-    fed = fed_by(host, dataset, specs)
+    fed, parameters = fed_by(host, dataset, specs), FITTED.at(check_release(release))
     rows: list[tuple[PlanRow, _Job]] = []
     left_out = []
     for asked, precision in _precisions(fn_or_model, precisions):
         for batch in sizes:
             _, found = foreseen(fn_or_model, with_batch(specs, batch), asked, optimizer)
             for each in named:
-                job = _Job(each, found, batch, precision, fed, wanted, host_watts)
+                job = _Job(each, found, batch, precision, fed, wanted, host_watts, parameters, resident)
                 row = _fewest(job, global_batch, most_cards)
                 if isinstance(row, str):
                     left_out.append(f"{each.name}, batch {batch}, {precision}: {row}")
@@ -125,30 +124,28 @@ class _Job:
     host: Host
     target: Target
     host_watts: float
+    parameters: Parameters
+    resident: Any
 
-    def _step(self, cards: int) -> StepTime:
-        copied = self.found.fed + sum(h.nbytes for h in self.found.host)
-        return step_time(self.chip, self.found.launches, cards, copied)
+    def _step(self, cards: int, times: int) -> StepTime:
+        copied = sum(t.nbytes for t in moved(self.found, self.resident))
+        return step_time(self.chip, self.found.launches, cards, copied, None, self.parameters, times)
 
     @cached_property
     def one(self) -> StepTime:
-        return self._step(1)
-
-    @cached_property
-    def update(self) -> Update:
-        return update(self.one, self.found.launches)
+        return self._step(1, 1)
 
     @property
     def most_per_card(self) -> float:
         """Examples per second that no card exceeds: without update, network, waiting and host."""
-        seconds = self.one.launches - self.update.seconds
+        seconds = self.one.launches - self.one.update_seconds
         return self.batch / seconds if seconds > 0 else float("inf")
 
     def on(self, cards: int, times: int) -> PlanRow:
         """The job on so many cards, with the gradients of so many batches before each update."""
-        step = accumulated(self._step(cards) if cards > 1 else self.one, self.update, times)
+        step = self._step(cards, times) if cards > 1 or times > 1 else self.one
         host = replace(self.host, python_seconds=times * self.host.python_seconds)
-        watts = cards * WATTS[self.chip.name] + self.host_watts * -(-cards // BOX)
+        watts = cards * WATTS[self.chip.name] + self.host_watts * -(-cards // step.box.cards)
         found = limits(step, self.batch * times, host)
         return PlanRow(self.batch, times, self.precision, step, found, self.target, watts)
 
@@ -187,7 +184,7 @@ def _ways(batch: int, global_batch: int | None, most_cards: int) -> Iterator[tup
 
 
 def _too_large(job: _Job, row: PlanRow) -> str:
-    kept = job.update.gradient_bytes if row.accumulation > 1 else 0
+    kept = job.one.gradient_bytes if row.accumulation > 1 else 0
     room = job.chip.hbm_bytes - job.chip.idle_memory_bytes - kept
     most = largest(job.one.growth, job.batch, room)
     fits = f"a batch of {most:,} at most fits" if most else "not even one example fits"

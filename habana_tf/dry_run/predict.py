@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,11 @@ from habana_tf import loader, settings
 from habana_tf.card.model.host import UNKNOWN, Host
 from habana_tf.card.model.parameters import FITTED, LATEST, check_release
 from habana_tf.card.model.step_time import step_time
-from habana_tf.card.prediction.prediction import Prediction
+from habana_tf.card.prediction.prediction import Prediction, Transfer
 from habana_tf.dry_run.foreseen import Foreseen, PredictionError, foresee
 from habana_tf.dry_run.input_rate import fed_by
-from habana_tf.dry_run.traced import as_specs, batch_of, traced
+from habana_tf.dry_run.resident import argument_names, resident_names
+from habana_tf.dry_run.traced import as_specs, batch_of, examples_of, traced, unpacked
 from habana_tf.graph import bf16_config
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import chip as chip_named
@@ -28,14 +30,15 @@ Habana's own models have none of them, and what Keras makes its GELU of."""
 def predict(
     fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
     optimizer: Any = None, host: Host | None = None, dataset: Any = None, box: str | None = None,
-    release: str = LATEST, accumulate: int = 1,
+    release: str = LATEST, accumulate: int = 1, resident: Any = None,
 ) -> Prediction:  # fmt: skip
     """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
     makes an optimizer's and metrics' variables from, and nothing large stays allocated.
 
     fn_or_model: a function, which is predicted as it is, or a Keras model, whose training step is: forward, loss,
     gradients, the optimizer's update, and with several cards the sum of gradients. inputs: the function's arguments, or
-    x and y as for `fit`, for one card: arrays, tensors, `tf.TensorSpec`s, shapes (of fp32), or one `tf.data.Dataset`.
+    x and y as for `fit`, for one card: arrays, tensors, `tf.TensorSpec`s, shapes (of fp32), or one `tf.data.Dataset`,
+    whose first element is read where it does not know its sizes. Numbers, texts and None are constants of a function.
     All sizes must be known, the batch too.
 
     chip: "gaudi", "gaudi2" or "gaudi3", by default what HABANA_SIM_CHIP says. cards: 1, or several, eight to a box.
@@ -46,26 +49,30 @@ def predict(
     entries, else the mean of squares; without an optimizer by momentum. What an optimizer computes stays in fp32.
     box: the machine that the cards are in, by name (`habana_tf.hardware.boxes`): HLS-1, HLS-1H or DL1 for Gaudi,
     HLS-Gaudi2, HLB-325 for Gaudi3. release: of Habana's software, "1.0" to "1.14" and later; early ones had slower
-    kernels. accumulate: micro-batches of a step, each of `batch` examples, whose gradients are summed before the update.
+    kernels. accumulate: micro-batches of a step, each of the inputs' batch, whose gradients are summed first.
     host: what the hosts' input pipeline and Python take (`habana_tf.Host`); without it no step waits for them, and the
     prediction says how many examples per second it must be given. dataset: batches as `fit` takes them, whose speed is
     measured on this machine, for three seconds, and taken for that of a whole host, or for that of one process if
     host has `loaders`.
+    resident: arguments that are on the card already; all others cross PCIe in each step. A name ("params", or "batch/ids" in a nest), a number, several of these, or True for all;
+    `pcie` of the result has the names.
 
     Loads HPU (`load_habana_module`) if that was not done: TensorFlow says then what runs on it. The model's weights
     may be anywhere, and are not touched.
 
-    Raises PredictionError for inputs that leave a size open, and ValueError for an unknown chip, precision or number
-    of cards.
+    A size that depends on values (how many ids differ) counts as the most that it can be, and `assumed` of the result
+    says so. Where an input's value is such a size (a length), give it as an array: its values count.
+
+    Raises PredictionError for inputs that leave a size open, and ValueError for an unknown chip, precision, argument or
+    number of cards.
     """
     known = chip_named(chip)
     if cards < 1:
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
     specs = as_specs(inputs)
-    batch, found = foreseen(fn_or_model, specs, precision, optimizer)
-    why = precision_why(fn_or_model, precision)
-    fed = fed_by(host, dataset, specs)
-    return costed(found, batch, known.name, cards, precision, why, fed, box, release, accumulate)
+    batch, found = foreseen(fn_or_model, specs, precision, optimizer, examples_of(inputs))
+    why, fed = precision_why(fn_or_model, precision), fed_by(host, dataset, specs)
+    return costed(found, batch, known.name, cards, precision, why, fed, box, release, accumulate, resident)
 
 
 def precision_why(fn_or_model: Any, precision: str) -> str:
@@ -81,7 +88,9 @@ def precision_why(fn_or_model: Any, precision: str) -> str:
     return "products and the ops next to them, as on a Gaudi; the program itself computes in fp32 (precision='fp32')"
 
 
-def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer: Any) -> tuple[int, Foreseen]:
+def foreseen(
+    fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer: Any, examples: Sequence[Any | None] = (),
+) -> tuple[int, Foreseen]:  # fmt: skip
     """What a step would launch, and its batch: all that does not depend on the chip or the cards."""
     import tensorflow as tf
 
@@ -92,24 +101,48 @@ def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer
     loader.load_habana_module()
     name = _name(optimizer if optimizer is not None else getattr(fn_or_model, "optimizer", None))
     with _precision(precision, name), held:  # tracing makes objects by the hundred thousand, hardly any of them garbage
-        return batch_of(specs), foresee(traced(fn_or_model, specs, optimizer))
+        batch, specs = batch_of(specs), unpacked(specs)
+        found = foresee(traced(fn_or_model, specs, optimizer), examples)
+    names = argument_names(fn_or_model, specs)
+    shown = dict(zip(found.arguments, names, strict=False))
+    found.arguments, found.fed = names, {shown.get(name, name): n for name, n in found.fed.items()}
+    return batch, found
 
 
 def costed(
     found: Foreseen, batch: int, chip: str, cards: int, precision: str, why: str = "", host: Host = UNKNOWN,
-    box: str | None = None, release: str = LATEST, accumulate: int = 1,
+    box: str | None = None, release: str = LATEST, accumulate: int = 1, resident: Any = None,
 ) -> Prediction:  # fmt: skip
     """The prediction for the launches and host ops of a step; arguments as for `predict`.
 
     Raises ValueError for a box of another chip, a release that is none, or no micro-batch."""
     if accumulate < 1:
         raise ValueError(f"accumulate={accumulate} is not allowed: a step has at least one micro-batch")
-    known = chip_named(chip)
-    copied = found.fed + sum(h.nbytes for h in found.host)
-    step = step_time(
-        known, found.launches, cards, copied, box_named(known, box), FITTED.at(check_release(release)), accumulate
-    )
-    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host), why, host, release, accumulate)
+    known, parameters = chip_named(chip), FITTED.at(check_release(release))
+    transfers, stays = moved(found, resident), resident_names(resident, found.arguments)
+    copied = sum(t.nbytes for t in transfers)
+    step = step_time(known, found.launches, cards, copied, box_named(known, box), parameters, accumulate)
+    return Prediction(
+        batch, precision, step, tuple(found.launches), tuple(found.host), why, host, release, accumulate, transfers,
+        tuple(name for name in found.arguments if name in stays), _assumed(found),
+    )  # fmt: skip
+
+
+def moved(found: Foreseen, resident: Any) -> tuple[Transfer, ...]:
+    """What crosses PCIe in a step, with these arguments on the card already."""
+    stays = resident_names(resident, found.arguments)
+    fed = [Transfer(name, "card", n) for name, n in found.fed.items() if name not in stays]
+    return (*fed, *found.transfers)
+
+
+def _assumed(found: Foreseen) -> tuple[str, ...]:
+    bounds = [
+        f"random numbers of {b.name!r} fix a size: {list(b.shape)}, one draw"
+        if b.drawn
+        else f"the size of {b.op} {b.name!r} depends on values: {list(b.shape)}, the most it can be"
+        for b in dict.fromkeys(found.bounds)
+    ]
+    return (*bounds, *(f"the loop of {name!r} is run by the host: one iteration is counted" for name in found.loops))
 
 
 def _precision(precision: str, optimizer: str) -> AbstractContextManager[None]:

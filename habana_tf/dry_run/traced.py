@@ -7,19 +7,24 @@ axis has several entries, else the mean of squares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from habana_tf.dry_run.foreseen import PredictionError
-from habana_tf.dry_run.weightless import without_values
+from habana_tf.dry_run.weightless import Zeros, without_values
 
+EXAMPLE = 65536
+"""Elements of an input up to which its values are looked at where they fix a size."""
+CONSTANTS = (bool, int, float, str)
+"""Types of arguments that are constants of the function that is traced."""
 MOMENTUM = 0.9
 """Of the optimizer that "momentum" names, and that is taken where nothing is asked for."""
 
 
 def as_specs(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays, tensors, specs and shapes, in nests, as `tf.TensorSpec`s; a tuple of sizes is a shape of fp32."""
+    """Arrays, tensors, specs and shapes, in nests, as `tf.TensorSpec`s; a tuple of sizes is a shape of fp32. A
+    number by itself stays what it is."""
     return tuple(_spec(x) for x in inputs)
 
 
@@ -28,8 +33,11 @@ def _spec(x: Any) -> Any:
 
     if isinstance(x, tf.TensorSpec):
         return x
+    if x is None or isinstance(x, CONSTANTS):
+        return x
     if isinstance(x, tf.data.Dataset):
-        return x.element_spec
+        whole = all(spec.shape.is_fully_defined() for spec in tf.nest.flatten(x.element_spec))
+        return x.element_spec if whole else tf.nest.map_structure(_spec, next(iter(x.take(1))))
     if isinstance(x, tf.TensorShape):
         return tf.TensorSpec(x)
     if isinstance(x, dict):
@@ -43,12 +51,32 @@ def _spec(x: Any) -> Any:
     raise PredictionError(f"an input of type {type(x).__name__}: give arrays, tensors, tf.TensorSpecs or shapes")
 
 
+def examples_of(inputs: tuple[Any, ...]) -> list[Any | None]:
+    """The values of small integer arrays and tensors among the inputs, as NumPy arrays; None for each other tensor.
+    One per spec of `as_specs`, in TensorFlow's order."""
+    return [value for x in inputs for value in _examples(x)]
+
+
+def _examples(x: Any) -> list[Any | None]:
+    import numpy as np
+    import tensorflow as tf
+
+    if isinstance(x, dict):
+        return examples_of(tuple(x[key] for key in sorted(x)))
+    if isinstance(x, (tuple, list)) and not all(isinstance(n, int) for n in x):
+        return examples_of(tuple(x))
+    if isinstance(x, (np.ndarray, np.generic)) or (tf.is_tensor(x) and hasattr(x, "numpy")):
+        small = np.prod(x.shape) <= EXAMPLE and tf.as_dtype(x.dtype).is_integer
+        return [np.asarray(x) if small else None]
+    return [None for spec in tf.nest.flatten(_spec(x)) if isinstance(spec, tf.TensorSpec)]
+
+
 def batch_of(specs: tuple[Any, ...]) -> int:
     """Examples in one step: the first size of the first input that has one."""
     import tensorflow as tf
 
     for spec in tf.nest.flatten(specs):
-        if spec.shape.rank:
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank:
             if spec.shape[0] is None:
                 raise PredictionError(f"{spec}: give a size for each axis, the batch too")
             return int(spec.shape[0])
@@ -62,7 +90,7 @@ def with_batch(specs: tuple[Any, ...], batch: int) -> tuple[Any, ...]:
     now = batch_of(specs)
 
     def changed(spec: Any) -> Any:
-        if spec.shape.rank and spec.shape[0] == now:
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank and spec.shape[0] == now:
             return tf.TensorSpec([batch, *spec.shape[1:]], spec.dtype, spec.name)
         return spec
 
@@ -70,12 +98,15 @@ def with_batch(specs: tuple[Any, ...], batch: int) -> tuple[Any, ...]:
     return out
 
 
+def unpacked(specs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, where one element of a dataset has all of them."""
+    return specs[0] if len(specs) == 1 and isinstance(specs[0], tuple) else specs
+
+
 def traced(fn_or_model: Any, specs: tuple[Any, ...], optimizer: Any) -> Any:
     """The ConcreteFunction of a function, or of a model's training step."""
     import tensorflow as tf
 
-    if len(specs) == 1 and isinstance(specs[0], tuple):  # of a dataset
-        (specs,) = specs
     if isinstance(fn_or_model, tf.keras.Model):
         return _training_step(fn_or_model, specs, optimizer)
     if hasattr(fn_or_model, "captured_inputs"):
@@ -151,7 +182,20 @@ def _make_state(optimizer: Any, weights: list[Any]) -> None:
         _ = optimizer.iterations
         optimizer._create_all_weights(weights)
     else:
+        if hasattr(optimizer, "add_variable_from_reference"):
+            optimizer.add_variable_from_reference = _without_zeros(optimizer.add_variable_from_reference)
         optimizer.build(weights)
+
+
+def _without_zeros(add: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras 2's way to make an optimizer's variable, without the zeros of its size that it would begin with."""
+
+    def made(model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None) -> Any:
+        if initial_value is None and model_variable.shape.rank is not None:
+            initial_value = Zeros(model_variable.shape if shape is None else shape, model_variable.dtype)
+        return add(model_variable, variable_name, shape, initial_value)
+
+    return made
 
 
 def _make_metrics(model: Any, specs: tuple[Any, ...]) -> None:

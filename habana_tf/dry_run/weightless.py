@@ -6,10 +6,26 @@ metrics) get their values, because Python code may read them.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+
+class Zeros:
+    """An initial value: zeros of a shape and type, which are made when it is called."""
+
+    def __init__(self, shape: Any, dtype: Any) -> None:
+        import tensorflow as tf
+
+        self.shape, self.dtype = tf.TensorShape(shape), tf.as_dtype(dtype)
+
+    def __call__(self) -> Any:
+        import tensorflow as tf
+
+        return tf.zeros(self.shape, self.dtype)
+
 
 SMALL = 4096
 """Elements up to which a variable gets its value."""
@@ -32,7 +48,9 @@ def _create(make: Callable[..., Any], **asked: Any) -> Any:
     shape, dtype = asked.get("shape"), asked.get("dtype")
     if shape is None or dtype is None:
         value = asked["initial_value"]
-        if callable(value):
+        if isinstance(value, functools.partial) and {"shape", "dtype"} <= value.keywords.keys():  # of an initializer
+            value = Zeros(value.keywords["shape"], value.keywords["dtype"])
+        if callable(value) and not isinstance(value, Zeros):
             with func_graph.FuncGraph("value").as_default():  # its shape and type, not its numbers
                 value = tf.convert_to_tensor(value(), dtype)
         elif not hasattr(value, "dtype"):

@@ -10,6 +10,7 @@ Invariant: an unknown is None; nothing is guessed, and nothing fails.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,21 @@ class Scratch:
     def value(self, ref: Ref) -> Any | None:
         """The value of a tensor as a NumPy array; None if it is not known before the run."""
         return self._values.get(ref)
+
+    def shape(self, ref: Ref) -> Shape | None:
+        """The shape of a tensor; None if it is not here, or a size of it is not known."""
+        shape = self._tensors[ref].shape if ref in self._tensors else None
+        return tuple(shape.as_list()) if shape is not None and shape.is_fully_defined() else None
+
+    def know(self, ref: Ref, value: Any) -> None:
+        """Tells the value of a tensor, a NumPy array."""
+        from tensorflow.python.framework import constant_op
+
+        with self._graph.as_default():
+            self._tensors[ref] = constant_op.constant(value)
+        self._values[ref] = value
+        if value.ndim == 1 and value.dtype.kind == "i":
+            self._sizes[ref] = value.tolist()
 
     def alias(self, ref: Ref, source: Ref) -> None:
         """Says that a tensor is another one."""
@@ -80,22 +96,13 @@ class Scratch:
 
         extents = [d.size for d in proto.tensor_shape.dim]
         try:
-            value = tensor_util.MakeNdarray(proto) if 0 not in extents else None
+            value = tensor_util.MakeNdarray(proto) if 0 < math.prod(extents) <= LARGEST else None
         except (TypeError, ValueError):
             value = None
-        if value is None or value.size > LARGEST:
+        if value is None:
             self.placeholder(ref, tf_type, tuple(extents))
         else:
-            self._know(ref, value)
-
-    def _know(self, ref: Ref, value: Any) -> None:
-        from tensorflow.python.framework import constant_op
-
-        with self._graph.as_default():
-            self._tensors[ref] = constant_op.constant(value)
-        self._values[ref] = value
-        if value.ndim == 1 and value.dtype.kind == "i":
-            self._sizes[ref] = value.tolist()
+            self.know(ref, value)
 
     def _ask_shape(self, node: Node, types: list[int]) -> None:
         import numpy as np
@@ -105,10 +112,10 @@ class Scratch:
             shape = self._tensors[node.inputs[k]].shape
             rank = shape.rank
             if node.op == "Rank" and rank is not None:
-                self._know((node, k), np.array(rank, dtype))
+                self.know((node, k), np.array(rank, dtype))
             elif rank is not None and shape.is_fully_defined():
                 extents = np.array(shape.as_list(), dtype)
-                self._know((node, k), np.array(extents.prod(), dtype) if node.op == "Size" else extents)
+                self.know((node, k), np.array(extents.prod(), dtype) if node.op == "Size" else extents)
             else:
                 scalar = node.op in ("Size", "Rank")
                 self.placeholder((node, k), tf_type, () if scalar else (-1 if rank is None else rank,))
@@ -144,7 +151,7 @@ class Scratch:
             return False
         if any(n is None for n in taken.reshape(-1)):
             return False
-        self._know((node, 0), taken.astype(np.int64 if output_types(node)[0] == 9 else np.int32))
+        self.know((node, 0), taken.astype(np.int64 if output_types(node)[0] == 9 else np.int32))
         return True
 
     def _make(self, node: Node, types: list[int]) -> list[Any] | None:
@@ -164,8 +171,8 @@ class Scratch:
         from tensorflow.python.framework import tensor_util
 
         tensor = self._tensors[ref]
-        size = tensor.shape.num_elements()
+        size = tensor.shape.num_elements() if tensor.dtype.is_numpy_compatible else None
         if size is not None and size <= LARGEST:
             value = tensor_util.try_evaluate_constant(tensor)
             if value is not None:
-                self._know(ref, value)
+                self.know(ref, value)

@@ -16,6 +16,7 @@ from typing import Any
 
 from habana_tf.graph import pipeline
 from habana_tf.graph.census import readable
+from habana_tf.graph.large_constants import mark, mark_functions
 from habana_tf.graph.ops import RESOURCE, VARIANT
 from habana_tf.graph.report import GraphRecord
 from habana_tf.graph.shapes import Shapes
@@ -79,10 +80,13 @@ def _run_pass(
     for node in (*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)):
         node.device = "/" + node.device.split("/")[-1] if "device:" in node.device else ""  # whatever the job's name
     _free_of_strangers(graph_def)
+    mark_functions(graph_def.library)
     config = config_pb2.ConfigProto()
     config.CopyFrom(context.context().config)
     config.graph_options.rewrite_options.min_graph_nodes = -1
     config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+    # What comes behind the graph pass: TensorFlow would compute all constants of the graph there, however large.
+    config.graph_options.optimizer_options.opt_level = config_pb2.OptimizerOptions.L0
     fed = [f"{node.name}:0" for node in feeds if node.op != "VarHandleOp"]
     wanted = config_pb2.CallableOptions(feed=fed, fetch=fetches, target=[done.name])
     views: list[View] = []
@@ -94,6 +98,7 @@ def _run_pass(
 
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
+        mark(graph)
         session = tf.compat.v1.Session(graph=graph, config=config)
         with session, pipeline.watched(first):
             session._make_callable_from_options(wanted)

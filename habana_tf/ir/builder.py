@@ -82,8 +82,11 @@ class Builder:
         attention) become a comparison of row and column numbers."""
         import numpy as np
 
-        array = np.asarray(array, order="C")  # unlike ascontiguousarray, leaves a scalar a scalar
+        array = np.asarray(array)
         dtype = from_label(array.dtype.name)
+        if array.size and not any(array.strides):  # one value, which may stand for more elements than memory holds
+            return self.const(array[(0,) * array.ndim].item(), dtype, array.shape)
+        array = np.asarray(array, order="C")  # unlike ascontiguousarray, leaves a scalar a scalar
         flat = array.reshape(-1)
         if flat.size and (flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all():
             return self.const(flat[0].item(), dtype, array.shape)

@@ -6,6 +6,9 @@ from typing import Any
 
 from habana_tf.ir.dtypes import from_number
 
+_ONE_VALUE = frozenset("half_val float_val double_val int_val int64_val bool_val uint32_val uint64_val".split())
+"""Fields of a TensorProto of which a single value stands for all elements."""
+
 
 def plain(value: Any) -> Any:
     """An AttrValue as a Python value: types become DType (or TensorFlow's number when HPU has no such type)."""
@@ -34,13 +37,18 @@ def plain(value: Any) -> Any:
 
 def _array(proto: Any) -> Any:
     """The NumPy array in a TensorProto, as TensorFlow's kernels read one: one without elements may hold a value, and
-    values beyond the last element do not count."""
+    values beyond the last element do not count. A tensor of one value has no memory but that value's."""
     import numpy as np
     from tensorflow.python.framework import dtypes, tensor_util
 
     shape = tuple(d.size for d in proto.tensor_shape.dim)
     if 0 in shape:
         return np.zeros(shape, dtypes.as_dtype(proto.dtype).as_numpy_dtype)
+    if shape and any(field.name in _ONE_VALUE and len(values) == 1 for field, values in proto.ListFields()):
+        scalar = type(proto)()
+        scalar.CopyFrom(proto)
+        scalar.tensor_shape.Clear()
+        return np.broadcast_to(tensor_util.MakeNdarray(scalar), shape)
     return tensor_util.MakeNdarray(proto)
 
 

@@ -49,6 +49,14 @@ def test_the_batch_is_the_first_size_and_can_be_another() -> None:
         traced.batch_of((tf.TensorSpec((None, 3)),))
 
 
+def test_examples_are_small_integers_one_place_per_tensor() -> None:
+    ids = np.arange(4, dtype="i4")
+    inputs = ((8, 3), {"b": ids, "a": [np.zeros(2, "f4"), tf.constant(5)]}, tf.TensorSpec((2,), tf.int32))
+    found = traced.examples_of(inputs)
+    assert len(found) == len(tf.nest.flatten(traced.as_specs(inputs))) == 5
+    assert [None if x is None else x.tolist() for x in found] == [None, None, 5, [0, 1, 2, 3], None]
+
+
 def test_what_is_no_tensor_is_refused() -> None:
     with pytest.raises(PredictionError, match="give arrays"):
         traced.as_specs((object(),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from habana_tf.dry_run.weightless import SMALL, without_values
@@ -43,3 +44,19 @@ def test_a_step_can_be_traced_on_it() -> None:
     v = large()
     step = tf.function(lambda x: v.assign_sub(x)).get_concrete_function(tf.TensorSpec((SMALL, 2)))
     assert step.inputs[0].shape == (SMALL, 2)
+
+
+def test_an_optimizer_s_variables_have_no_values() -> None:
+    """Of a weight of four terabytes."""
+    from habana_tf.dry_run import traced
+    from tests.versions import KERAS_3
+
+    if KERAS_3:
+        pytest.skip("its optimizers take Keras' own variables")
+    for room in (tf.keras.optimizers, tf.keras.optimizers.legacy):
+        with without_values():
+            weight = tf.Variable(lambda: tf.zeros((1 << 20, 1 << 20)))
+            optimizer = room.Adam()
+            traced._make_state(optimizer, [weight])
+        variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+        assert sum(tuple(v.shape) == tuple(weight.shape) for v in variables) == 2

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from habana_tf.card.model.cluster_time import ClusterTime, UnitTime, cluster_time, together
 from habana_tf.card.model.growth import Growth, growth
-from habana_tf.card.model.kernels import nbytes
+from habana_tf.card.model.kernels import behind_views, nbytes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.memory import CATEGORIES, Peak, hbm_by_category, peak
 from habana_tf.card.model.network import exposed_seconds, slowest
@@ -31,8 +31,9 @@ from habana_tf.ir.primitives import Node
 @dataclass(frozen=True)
 class StepTime:
     """A step. Seconds: of all launches together, of the network at work and of it alone, of waiting for other cards, of
-    copies between host and card. memory: bytes of HBM by category. summed_bytes: of gradients. growth: of each launch, with the batch; peaks: what
-    holds most of each launch's HBM."""
+    copies between host and card; update_seconds: of the launches, what computes new weights from gradients. memory:
+    bytes of HBM by category. gradient_bytes: that are summed over cards. growth: of each launch, with the batch; peaks:
+    what holds most of each launch's HBM."""
 
     chip: Chip
     cards: int
@@ -44,7 +45,8 @@ class StepTime:
     waiting: float
     copies: float
     memory: dict[str, int]
-    summed_bytes: int = 0
+    gradient_bytes: int = 0
+    update_seconds: float = 0.0
     growth: tuple[Growth, ...] = ()
     peaks: tuple[Peak, ...] = ()
 
@@ -72,13 +74,15 @@ def step_time(
     box = box or usual_box(chip)
     clusters, ready, grown, peaks = [], [], [], []
     memory = dict.fromkeys(CATEGORIES, 0)
-    start, summed_bytes = 0.0, 0
+    start, gradient_bytes, update_seconds = 0.0, 0, 0.0
     for lowered in launches:
         time = cluster_time(chip, lowered.program, frozenset(lowered.made.values()), parameters)
         found = roles(lowered, [u.unit for u in time.units])
         gradients = gradient_times(time, found, start)
-        gradient_bytes = sum(bytes_ for _, bytes_ in gradients)
-        summed_bytes += gradient_bytes
+        summed = sum(bytes_ for _, bytes_ in gradients)
+        once = together(updates(lowered, time, found), parameters)
+        gradient_bytes += summed
+        update_seconds += once
         for category, bytes_ in hbm_by_category(chip, lowered, time, found).items():
             kept = category in ("weights", "optimizer", "inputs", "activations")
             memory[category] = memory[category] + bytes_ if kept else max(memory[category], bytes_)
@@ -87,28 +91,32 @@ def step_time(
         peaks.append(peak(chip, lowered, time))
         start += time.seconds
         if accumulate > 1:
-            memory["gradients"] += gradient_bytes
-            once = together(updates(lowered, time, found), parameters)
-            start += (accumulate - 1) * (time.seconds - once) + accumulate * 3 * gradient_bytes / chip.hbm_bandwidth
+            memory["gradients"] += summed
+            start += (accumulate - 1) * (time.seconds - once) + accumulate * 3 * summed / chip.hbm_bandwidth
             gradients = [(start - once, bytes_) for _, bytes_ in gradients]
         ready += gradients
     busy, alone = exposed_seconds(chip, box, ready, cards, parameters.launch)
     waiting = start * parameters.skew * slowest(cards)
     return StepTime(
         chip, cards, box, clusters, start, busy, alone, waiting, accumulate * copied / chip.pcie_bandwidth, memory,
-        summed_bytes, tuple(grown), tuple(peaks),
+        gradient_bytes, update_seconds, tuple(grown), tuple(peaks),
     )  # fmt: skip
 
 
 def updates(lowered: Lowered, time: ClusterTime, found: Roles) -> list[UnitTime]:
-    """The units that compute new values of variables from gradients: they read state of the optimizer, or only what
+    """The units that compute new weights from gradients: they write one, or read state of the optimizer, or only what
     such units make, and variables."""
+    results = zip(lowered.cluster.outputs, lowered.cluster.results, strict=True)
+    written = behind_views(
+        lowered.made[ref] for ref, arg in results if arg.variable and lowered.made.get((-1, arg.assigns)) in found.weights
+    )
     variables = {lowered.made[-1, k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
     inside: set[Node] = set()
     out = []
     for u in time.units:
         loads = set(u.unit.loads)
-        if not u.unit.product and (loads & found.state or (loads & inside and loads <= inside | variables)):
+        of_others = loads & inside and loads <= inside | variables
+        if not u.unit.product and (written & u.unit.stores.keys() or loads & found.state or of_others):
             out.append(u)
             inside.update(u.unit.results)
     return out

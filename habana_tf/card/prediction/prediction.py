@@ -28,6 +28,15 @@ class HostOp:
     nbytes: int
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """A tensor that crosses PCIe in each step. name: the argument's, or the op's on the CPU; to: "card" or "host"."""
+
+    name: str
+    to: str
+    nbytes: int
+
+
 @dataclass(frozen=True, repr=False)
 class Prediction(Report):
     """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip, in each of
@@ -50,6 +59,11 @@ class Prediction(Report):
     """Of Habana's software, that the prediction stands for."""
     accumulate: int = 1
     """Micro-batches of a step."""
+    transfers: tuple[Transfer, ...] = field(default=(), repr=False)
+    resident: tuple[str, ...] = ()
+    """Arguments that are on the card already, as the caller says."""
+    assumed: tuple[str, ...] = ()
+    """Sizes and numbers that depend on values, and what is counted for them."""
 
     @property
     def chip(self) -> str:
@@ -165,6 +179,13 @@ class Prediction(Report):
         return layers(self.step, self.launched)
 
     @property
+    def pcie(self) -> list[dict[str, Any]]:
+        """What crosses PCIe in each step, the largest first: {name, to, nbytes, seconds}. The step takes at least the
+        sum of the seconds; up to that they are hidden behind the launches."""
+        ordered = sorted(self.transfers, key=lambda t: (-t.nbytes, t.name))
+        return [{**asdict(t), "seconds": t.nbytes / self.step.chip.pcie_bandwidth} for t in ordered]
+
+    @property
     def host_ops(self) -> list[dict[str, Any]]:
         """Ops that would run on the CPU: {op, count, nbytes}. Their copies are in the step; their own time is not: it
         depends on the host."""
@@ -195,6 +216,9 @@ class Prediction(Report):
         large = [row for row in self.host_ops if row["nbytes"] > 1 << 20]
         if large:
             out.append(f"ops on the CPU, which wait for the card's results: {', '.join(row['op'] for row in large)}")
+        if self.parts["feeding"] > 0:
+            fed = ", ".join(t["name"] for t in self.pcie[:3])
+            out.append(f"less over PCIe, which the step waits for: {fed}; resident= names what is on the card already")
         if self.launches > 1:
             out.append(f"one cluster instead of {self.launches}: see habana_tf.explain() for what stands between them")
         return out
@@ -213,7 +237,8 @@ class Prediction(Report):
             "hbm_over_step": self.hbm_over_step,
             **{name: getattr(self, name) for name in then},
             "layers": [layer.to_dict() for layer in self.layers],
-            **{name: getattr(self, name) for name in ("host_ops", "not_counted", "advice")},
+            "resident": [*self.resident],
+            **{name: getattr(self, name) for name in ("pcie", "host_ops", "assumed", "not_counted", "advice")},
         }
 
     def summary(self) -> str:

@@ -38,9 +38,10 @@ def shown(p: Any) -> list[str | Table]:
     time = Table(["part of the step", ">time"], zip(parts, briefly([*parts.values()]), strict=True))
     busy = ", ".join(f"{name} {share:.0%}" for name, share in p.engines.items() if share >= 0.005)
     products = f"the products use {_share(p.mme_utilisation)} of the chip's bf16 peak"
-    notes = [f"at work: {busy}; {products}" if busy else products, _largest(p)]
+    notes = [f"at work: {busy}; {products}" if busy else products, _largest(p), *_pcie(p)]
     for row in p.host_ops:
         notes.append(f"on the CPU: {row['count']} x {row['op']}, {row['nbytes']:,} bytes to the host")
+    notes += [f"assumed: {what}" for what in p.assumed]
     notes += [f"not counted: {what}" for what in p.not_counted]
     notes += [f"would help: {what}" for what in p.advice]
     notes += help_lines(p.layers)
@@ -54,6 +55,19 @@ def _share(of_one: float) -> str:
 def _largest(p: Any) -> str:
     found, most = p.largest_batch(), TIMES * p.batch
     return "largest batch that fits: " + (f"more than {most:,}" if found > most else f"{found:,}")
+
+
+def _pcie(p: Any) -> list[str]:
+    """What crosses PCIe in each step, and what does not because it is on the card."""
+    lines = []
+    if p.pcie:
+        most = ", ".join(f"{t['name']} {size(t['nbytes'])} to the {t['to']}" for t in p.pcie[:FEW])
+        more = f" and {len(p.pcie) - FEW} more" if len(p.pcie) > FEW else ""
+        waits = "the step waits for it" if p.parts["feeding"] > 0 else "while the card works"
+        lines.append(f"over PCIe in each step: {most}{more}: {brief(p.step.copies)}, {waits}")
+    if p.resident:
+        lines.append(f"on the card already: {', '.join(p.resident)}")
+    return lines
 
 
 def _memory(p: Any) -> Table:

@@ -94,7 +94,7 @@ def measures(network: str, batch: int, name: str, cards: int, accumulate: int, m
         once = updates(lowered, time, roles(lowered, [u.unit for u in time.units]))
         parts.append((Work.of(time.units), Work.of(once)))
     step = step_time(known, launched, cards, 0, box(known, machine or None), FITTED, accumulate)
-    summed = 3 * accumulate * step.summed_bytes / known.hbm_bandwidth if accumulate > 1 else 0.0
+    summed = 3 * accumulate * step.gradient_bytes / known.hbm_bandwidth if accumulate > 1 else 0.0
     return Measures(tuple(parts), summed, step.network_alone)
 
 
