@@ -54,8 +54,8 @@ def predict(
     prediction says how many examples per second it must be given. dataset: batches as `fit` takes them, whose speed is
     measured on this machine, for three seconds, and taken for that of a whole host, or for that of one process if
     host has `loaders`.
-    resident: arguments that are on the card already; all others cross PCIe in each step. A name ("params", or "batch/ids" in a nest), a number, several of these, or True for all;
-    `pcie` of the result has the names.
+    resident: arguments that are on the card already; all others cross PCIe in each step. A name ("params", or
+    "batch/ids" in a nest), a number, several of these, or True for all; `pcie` of the result has the names.
 
     Loads HPU (`load_habana_module`) if that was not done: TensorFlow says then what runs on it. The model's weights
     may be anywhere, and are not touched.

@@ -16,8 +16,8 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _MHZ, _GB, _TERA = 10**6, 10**9, 10**12
 
 MEMORY_SHARE = 0.85
-"""Of a memory's peak that a program gets: the efficiency that HAL counts with for the HBM of Gaudi2 and Gaudi3 (it writes
-the product in GiB/s), taken for all memories of all chips."""
+"""Of a memory's peak that a program gets: the efficiency that HAL counts with for the HBM of Gaudi2 and Gaudi3 (it
+writes the product in GiB/s), taken for all memories of all chips."""
 
 
 @dataclass(frozen=True)

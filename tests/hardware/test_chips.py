@@ -14,8 +14,8 @@ def test_published_numbers() -> None:
     assert [each.product for each in chips()] == ["HL-205", "HL-225", "HL-325L"]
     assert [each.hbm_bytes >> 20 for each in chips()] == [32768, 98304, 131072]
     assert table["gaudi"].sram_bytes == 0x1400000
-    # Published peak: Gaudi2 432 bf16 TFLOPS; Gaudi's follows from its arrays and clock; Gaudi3's of 1835 needs 1,750 MHz,
-    # its cards report 1,600.
+    # Published peak: Gaudi2 432 bf16 TFLOPS; Gaudi's follows from its arrays and clock; Gaudi3's of 1835 needs
+    # 1,750 MHz, its cards report 1,600.
     assert table["gaudi"].peak_bf16_flops == pytest.approx(59.0e12, rel=0.001)
     assert table["gaudi2"].peak_bf16_flops == pytest.approx(432e12, rel=0.002)
     assert table["gaudi3"].peak_bf16_flops == pytest.approx(1835e12 * 1600 / 1750, rel=0.001)

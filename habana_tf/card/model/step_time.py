@@ -107,9 +107,8 @@ def updates(lowered: Lowered, time: ClusterTime, found: Roles) -> list[UnitTime]
     """The units that compute new weights from gradients: they write one, or read state of the optimizer, or only what
     such units make, and variables."""
     results = zip(lowered.cluster.outputs, lowered.cluster.results, strict=True)
-    written = behind_views(
-        lowered.made[ref] for ref, arg in results if arg.variable and lowered.made.get((-1, arg.assigns)) in found.weights
-    )
+    new = [(ref, arg.assigns) for ref, arg in results if arg.variable]
+    written = behind_views(lowered.made[ref] for ref, k in new if lowered.made.get((-1, k)) in found.weights)
     variables = {lowered.made[-1, k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
     inside: set[Node] = set()
     out = []

@@ -3,8 +3,8 @@
 A vector holds 64 elements of fp32 or 128 of bf16. Each primitive operation counts as so many instructions per vector:
 an addition and a multiplication half a one each (multiply-add), a change of type none (it comes with load or store), a
 random number one, read from a register. Functions are counted in Habana's own code (`tpc-special.h` of its open TPC
-compiler, Apache-2.0 with LLVM exceptions: exp 29, tanh 16, ...), special values included. They have tables for bf16 too,
-and are computed in the type of their tensors, but in fp32 in a kernel that sums (softmax, normalization).
+compiler, Apache-2.0 with LLVM exceptions: exp 29, tanh 16, ...), special values included. They have tables for bf16
+too, and are computed in the type of their tensors, but in fp32 in a kernel that sums (softmax, normalization).
 
 `Parameters.tpc_rate`, the fitted rate at which instructions are issued, absorbs the common error of these counts.
 """

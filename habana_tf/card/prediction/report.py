@@ -21,8 +21,9 @@ FEW = 3
 
 
 def summary(p: Any) -> str:
+    batch = f"{p.accumulate} x {p.batch}" if p.accumulate > 1 else str(p.batch)
     return (
-        f"{p.cards} x {p.chip}, batch {f'{p.accumulate} x ' if p.accumulate > 1 else ''}{p.batch} each, {p.precision}: {brief(p.step_seconds)} a step, "
+        f"{p.cards} x {p.chip}, batch {batch} each, {p.precision}: {brief(p.step_seconds)} a step, "
         f"{p.examples_per_second:,.0f} examples/s"
     )
 

@@ -14,8 +14,8 @@ from tests.card.model.transformers import ALL
 DOCS = Path(__file__).parents[3] / "docs"
 CHIPS, CARDS = ("gaudi", "gaudi2", "gaudi3"), (1, 8, 32, 256)
 PREDICTED = (
-    ("ResNet50", 256), ("ResNeXt101-32x4d", 128), ("SSD-ResNet34", 128), ("EfficientNet-B0", 256), ("BERT-large-384", 24),
-    ("BERT-large-512", 16), ("GPT-2", 16), ("ViT-B/16-224", 64), ("U-Net", 8),
+    ("ResNet50", 256), ("ResNeXt101-32x4d", 128), ("SSD-ResNet34", 128), ("EfficientNet-B0", 256),
+    ("BERT-large-384", 24), ("BERT-large-512", 16), ("GPT-2", 16), ("ViT-B/16-224", 64), ("U-Net", 8),
 )  # fmt: skip
 """The network, and examples per card."""
 

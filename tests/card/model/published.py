@@ -1,7 +1,7 @@
 """Published training throughput on real cards, that the model's parameters are fitted to and predictions held against.
 
-All in bf16 with fp32 accumulation, a whole training step with its optimizer. MLPerf's BERT is trained on packed samples:
-two of them are counted as one sequence.
+All in bf16 with fp32 accumulation, a whole training step with its optimizer. MLPerf's BERT is trained on packed
+samples: two of them are counted as one sequence.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NOT_FITTED = {
 
 @dataclass(frozen=True)
 class Row:
-    """figure: examples (sequences) per second of all cards. batch: of a micro-batch on a card; accumulate: micro-batches
-    of a step. box: empty for the usual one of the chip. release: of Habana's software."""
+    """figure: examples (sequences) per second of all cards. batch: of a micro-batch on a card; accumulate:
+    micro-batches of a step. box: empty for the usual one of the chip. release: of Habana's software."""
 
     network: str
     chip: str
