@@ -60,14 +60,14 @@ def test_the_page_has_what_a_user_is_told() -> None:
 @pytest.mark.rest
 @of_keras_2
 @on_hpu
-def test_the_page_has_what_a_user_is_told_for_other_networks() -> None:
+def test_the_page_has_what_a_user_is_told_for_more_chips_and_cards() -> None:
     from tests.card.model import fidelity
 
-    for network, batch in fidelity.PREDICTED:
-        if network in ("EfficientNet-B0", "ViT-B/16-160"):  # those with most kernels and dropout
-            for name in fidelity.CHIPS:
-                found = [f"{fidelity.predicted(network, name, n, batch):,.0f}" for n in fidelity.CARDS]
-                assert figures(network, name) == found, (network, name)
+    network = "EfficientNet-B0"  # it has most kernels
+    batch = dict(fidelity.PREDICTED)[network]
+    for name in fidelity.CHIPS:
+        found = [f"{fidelity.predicted(network, name, n, batch):,.0f}" for n in fidelity.CARDS]
+        assert figures(network, name) == found, name
 
 
 @pytest.mark.slow
