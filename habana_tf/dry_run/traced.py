@@ -7,6 +7,7 @@ axis has several entries, else the mean of squares.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -182,8 +183,9 @@ def _make_state(optimizer: Any, weights: list[Any]) -> None:
         _ = optimizer.iterations
         optimizer._create_all_weights(weights)
     else:
-        if hasattr(optimizer, "add_variable_from_reference"):
-            optimizer.add_variable_from_reference = _without_zeros(optimizer.add_variable_from_reference)
+        add = getattr(optimizer, "add_variable_from_reference", None)
+        if add is not None and "model_variable" in inspect.signature(add).parameters:  # Keras 3 has it in another form
+            optimizer.add_variable_from_reference = _without_zeros(add)
         optimizer.build(weights)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from habana_tf.graph import large_constants
@@ -41,6 +42,7 @@ def test_a_constant_of_one_value_has_the_memory_of_one() -> None:
     ).all()
 
 
+@pytest.mark.rest
 @on_hpu
 def test_predictions_compute_none_in_functions_that_are_called_either() -> None:
     import habana_tf
