@@ -43,9 +43,9 @@ def plan(
     """The cards that a training job needs: for each chip, batch and precision the fewest that reach the target, with
     examples per second, hours, energy, memory and what bounds them; and how the first of these scales to 4,096 cards.
 
-    fn_or_model, inputs, optimizer, host, dataset, release, resident: as for `predict`; the inputs are those of one card.
-    target: "10000 examples/s", or "8 hours" (min, days) for `epochs` times `dataset_size` examples. chips: all three by
-    default.
+    fn_or_model, inputs, optimizer, host, dataset, release, resident: as for `predict`; the inputs are those of one
+    card. target: "10000 examples/s", or "8 hours" (min, days) for `epochs` times `dataset_size` examples. chips: all
+    three by default.
     batches: examples per card, by default those of the inputs. global_batch: examples between two updates, if these are
     to be so many: cards that cannot hold their share accumulate gradients. Without it each batch has its update, and
     more cards train with larger global batches. most_cards: how many there are at most.

@@ -27,8 +27,8 @@ def test_a_full_array_runs_at_the_chip_s_peak_where_its_sram_feeds_it() -> None:
     for each in chips():
         p = matmul(8192, 8192, 4096)
         time = matrix_time(each, p)
-        assert time.used == pytest.approx(fed[each.name]) and time.aligned
-        assert time.seconds == pytest.approx(p.flops / each.peak_bf16_flops / fed[each.name])
+        assert time.used == pytest.approx(fed[each.name], rel=0.005) and time.aligned
+        assert time.seconds == pytest.approx(p.flops / each.peak_bf16_flops / fed[each.name], rel=0.005)
 
 
 @pytest.mark.parametrize(
