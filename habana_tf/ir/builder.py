@@ -84,10 +84,9 @@ class Builder:
 
         array = np.asarray(array)
         dtype = from_label(array.dtype.name)
-        if array.size and not any(array.strides):  # one value, which may stand for more elements than memory holds
+        if array.size and not any(array.strides):  # one value, of more elements than memory may hold
             return self.const(array[(0,) * array.ndim].item(), dtype, array.shape)
-        array = np.asarray(array, order="C")  # unlike ascontiguousarray, leaves a scalar a scalar
-        flat = array.reshape(-1)
+        flat = (array := np.asarray(array, order="C")).reshape(-1)
         if flat.size and (flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all():
             return self.const(flat[0].item(), dtype, array.shape)
         first = triangles.first_row(array) if dtype is DType.BOOL and array.size >= TRIANGLE else None

@@ -87,17 +87,19 @@ def plot(errors: Sequence[tuple[Row, float]]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def write(published: list[str], groups: list[str], sensitivity: list[str], errors: Sequence[tuple[Row, float]]) -> None:
-    """The tables into the page, between the marks, and the plot beside it."""
+def put(tables: dict[str, list[str]]) -> None:
+    """Tables into the page, each between its marks."""
     page = DOCS / "fidelity.md"
     text = page.read_text("utf-8")
-    tables = {
-        "published": published, "groups": groups, "sensitivity": sensitivity, "predictions": predictions_table()
-    }  # fmt: skip
     for name, lines in tables.items():
         before, _, rest = text.partition(f"<!-- {name} -->\n")
         _, mark, after = rest.partition(f"<!-- end of {name} -->")
         assert mark, f"{page} has no marks of {name}"
         text = f"{before}<!-- {name} -->\n" + "\n".join(lines) + f"\n<!-- end of {name} -->{after}"
     page.write_text(text, "utf-8")
+
+
+def write(published: list[str], groups: list[str], sensitivity: list[str], errors: Sequence[tuple[Row, float]]) -> None:
+    """The tables into the page, and the plot beside it."""
+    put({"published": published, "groups": groups, "sensitivity": sensitivity, "predictions": predictions_table()})
     (DOCS / "fidelity.svg").write_text(plot(errors), "utf-8")

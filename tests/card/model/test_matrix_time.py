@@ -39,13 +39,13 @@ def test_a_full_array_runs_at_the_chip_s_peak_where_its_sram_feeds_it() -> None:
     ],
 )  # fmt: skip
 def test_published_products_are_met(name: str, rows: int, columns: int, common: int, tflops: float) -> None:
-    """Measured on real cards, from HBM and back to it; none was fitted to. The cube of 16,384 draws more power than the
-    others."""
+    """Measured on real cards, from HBM and back to it; none was fitted to. Four are met within 8 %, the cube of 16,384
+    is slower than the model can explain."""
     known, p = chip(name), matmul(rows, columns, common)
     memory = 2 * (rows * common + common * columns + rows * columns) / known.hbm_bandwidth
     longest, second = sorted((matrix_time(known, p).seconds, memory), reverse=True)
     seconds = longest + (1 - FITTED.hidden) * second + FITTED.launch
-    assert p.flops / seconds / 1e12 == pytest.approx(tflops, rel=0.14)
+    assert p.flops / seconds / 1e12 == pytest.approx(tflops, rel=0.14 if common == 16384 else 0.08)
 
 
 def test_gaudi_by_hand() -> None:
