@@ -54,7 +54,7 @@ examples:
   eval "$(habana-tf completion bash)"
 
 exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting;
-            130 ended by Ctrl-C
+            130 ended by Ctrl-C (`top` on a terminal: 0, that is how it ends)
 """
 
 

@@ -34,6 +34,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input gives")
     parser.add_argument("--most-cards", type=whole(1, 4096), default=4096, metavar="N", help="(default: 4096)")
     parser.add_argument("--host-watts", type=whole(0), default=0, metavar="W", help="of a host (default: not counted)")
+    parser.add_argument(
+        "--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: the usual one)"
+    )
+    parser.add_argument("--release", default="1.14", metavar="X.Y", help="of Habana's software (default: 1.14)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -54,6 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from habana_tf.dry_run.plan import plan
     from habana_tf.dry_run.script import model_and_batch
 
+    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))  # while it is traced, too
     try:
         with contextlib.redirect_stdout(sys.stderr):
             model, data = model_and_batch(arguments.script, arguments.arguments)
@@ -62,10 +67,12 @@ def _run(arguments: argparse.Namespace) -> int:
                 chips=arguments.chip, batches=arguments.batch or (), global_batch=arguments.global_batch,
                 precisions=arguments.precision or ("bf16", "fp32"),
                 host=Host(arguments.input_rate) if arguments.input_rate else None, most_cards=arguments.most_cards,
-                host_watts=arguments.host_watts,
+                host_watts=arguments.host_watts, box=arguments.box, release=arguments.release,
             )  # fmt: skip
     except PredictionError as error:
         raise CommandError(str(error), 1) from error
+    except ValueError as error:
+        raise CommandError(str(error), 2) from error
     if arguments.json:
         print_json(found.to_dict())
     else:

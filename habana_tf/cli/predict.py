@@ -32,6 +32,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input pipeline gives"
     )
     parser.add_argument("--loaders", type=whole(1), metavar="N", help="loader processes a card, --input-rate of each")
+    parser.add_argument(
+        "--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: the usual one)"
+    )
+    parser.add_argument("--release", default="1.14", metavar="X.Y", help="of Habana's software (default: 1.14)")
+    parser.add_argument(
+        "--accumulate", type=whole(1), default=1, metavar="N", help="micro-batches of a step (default: 1)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -53,10 +60,12 @@ def _run(arguments: argparse.Namespace) -> int:
         with contextlib.redirect_stdout(sys.stderr):
             found = predict_script(
                 arguments.script, arguments.arguments, arguments.chip, arguments.cards, arguments.precision,
-                host,
+                host, arguments.box, arguments.release, arguments.accumulate,
             )  # fmt: skip
     except PredictionError as error:
         raise CommandError(str(error), 1) from error
+    except ValueError as error:
+        raise CommandError(str(error), 2) from error
     if arguments.json:
         print_json(found.to_dict())
     else:

@@ -60,16 +60,19 @@ examples:
 
 columns:
   steps/s      steps of a training: how often the launch that updates variables
-               was repeated; of several such launches in a step one counts.
-               Batches of Keras' evaluate and predict count as well, because they
-               update counters. Eager loops have none, which is shown as -
+               was repeated; of several such launches the most frequent counts,
+               so micro-batches count each. Batches of Keras' evaluate and predict
+               count as well, because they update counters. Eager loops have
+               none, which is shown as -
   launches/s   programs run, of eager ops too
   compiled     recipes; in parentheses those since `top` began
-  again        of these, for other sizes or values of what had a recipe: if they
-               go on, recompilation_report() in the program says why
-  cache        recipes that the cache had (TF_RECIPE_CACHE_PATH), of all that the
-               program asked it for: the others had to be compiled
-  memory       HBM that the process has taken, and the most of it
+  again        of these, for other sizes or values of a cluster that had a
+               recipe: if they go on, recompilation_report() in the program says
+               why
+  cache        recipes read from the cache (TF_RECIPE_CACHE_PATH), of these and
+               those compiled; 0 where there is no cache
+  memory       HBM that the process has taken
+  at most      the most of it so far
   busy         part of the last second in which a launch ran
 
 A narrow terminal has fewer columns, and --json all of them.
@@ -205,7 +208,7 @@ def lines(rows: Sequence[Row], columns: int, encoding: str | None = None) -> lis
 
 
 def table(rows: Sequence[Row], left_out: Sequence[str] = ()) -> Table:
-    """The same as a table without some of its columns."""
+    """The cards that are held, a row each, without the columns `left_out`."""
     held = [row for row in rows if row.pid is not None]
     cells = [
         {

@@ -11,7 +11,7 @@ from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.predict import costed, foreseen, precision_why
-from habana_tf.dry_run.traced import as_specs, batch_of, with_batch
+from habana_tf.dry_run.traced import as_specs, batch_of, examples_with, with_batch
 from habana_tf.hardware.chips import chips as all_chips
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
@@ -60,12 +60,12 @@ def compare(
     fn_or_model: Any, *inputs: Any, chips: Iterable[str] | None = None, batches: Iterable[int] = (),
     cards: Iterable[int] = (1,), precisions: Iterable[str] = ("bf16",), optimizer: Any = None,
     host: Host | None = None, dataset: Any = None, release: str = LATEST, accumulate: int = 1,
-    resident: Any = None,
+    resident: Any = None, box: str | None = None,
 ) -> Comparison:  # fmt: skip
     """`predict` for every combination; arguments as there. A dataset is measured once.
 
     chips: all three by default. batches: per card, by default the one of the inputs; others change the first size of
-    every input that has that size now. Each batch and precision is traced once.
+    every input that has that size now. box: for chips that are in it. Each batch and precision is traced once.
     """
     specs = as_specs(inputs)
     named = tuple(chips) if chips is not None else tuple(each.name for each in all_chips())
@@ -74,10 +74,11 @@ def compare(
     rows: list[Prediction] = []
     for precision in precisions:
         for batch in tuple(batches) or (batch_of(specs),):
-            _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer)
+            examples = examples_with(inputs, specs, batch)
+            _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer, examples)
             why = precision_why(fn_or_model, precision)
             rows += [
-                costed(found, batch, chip, count, precision, why, fed, None, release, accumulate, resident)
+                costed(found, batch, chip, count, precision, why, fed, box, release, accumulate, resident)
                 for chip in named
                 for count in counts
             ]

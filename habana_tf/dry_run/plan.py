@@ -22,7 +22,8 @@ from habana_tf.card.prediction.target import target as parsed
 from habana_tf.dry_run.foreseen import Foreseen
 from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.predict import foreseen, moved
-from habana_tf.dry_run.traced import as_specs, batch_of, with_batch
+from habana_tf.dry_run.traced import as_specs, batch_of, examples_with, with_batch
+from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import Chip, chip
 from habana_tf.hardware.chips import chips as all_chips
 from habana_tf.reports.units import size
@@ -39,15 +40,16 @@ def plan(
     chips: Iterable[str] | None = None, batches: Iterable[int] = (), global_batch: int | None = None,
     precisions: Iterable[str] = ("bf16", "fp32"), optimizer: Any = None, host: Host | None = None, dataset: Any = None,
     most_cards: int = MOST_CARDS, host_watts: float = 0.0, release: str = LATEST, resident: Any = None,
+    box: str | None = None,
 ) -> Plan:  # fmt: skip
     """The cards that a training job needs: for each chip, batch and precision the fewest that reach the target, with
     examples per second, hours, energy, memory and what bounds them; and how the first of these scales to 4,096 cards.
 
-    fn_or_model, inputs, optimizer, host, dataset, release, resident: as for `predict`; the inputs are those of one
-    card. target: "10000 examples/s", or "8 hours" (min, days) for `epochs` times `dataset_size` examples. chips: all
-    three by default.
-    batches: examples per card, by default those of the inputs. global_batch: examples between two updates, if these are
-    to be so many: cards that cannot hold their share accumulate gradients. Without it each batch has its update, and
+    fn_or_model, inputs, optimizer, host, dataset, release, resident, box: as for `predict`; the inputs are those of
+    one card. target: "10000 examples/s", or "8 hours" (min, days) for `epochs` times `dataset_size` examples. chips:
+    all three by default. batches: examples per card, by default those of the inputs. global_batch: examples between two
+    updates, if these are to be so many: cards that cannot hold their share accumulate gradients. Without it each batch
+    has its update, and
     more cards train with larger global batches. most_cards: how many there are at most.
     host_watts: of a host, whose energy counts only then; the cards' is that of their published power limit.
 
@@ -63,9 +65,10 @@ def plan(
     left_out = []
     for asked, precision in _precisions(fn_or_model, precisions):
         for batch in sizes:
-            _, found = foreseen(fn_or_model, with_batch(specs, batch), asked, optimizer)
+            examples = examples_with(inputs, specs, batch)
+            _, found = foreseen(fn_or_model, with_batch(specs, batch), asked, optimizer, examples)
             for each in named:
-                job = _Job(each, found, batch, precision, fed, wanted, host_watts, parameters, resident)
+                job = _Job(each, found, batch, precision, fed, wanted, host_watts, parameters, resident, box)
                 row = _fewest(job, global_batch, most_cards)
                 if isinstance(row, str):
                     left_out.append(f"{each.name}, batch {batch}, {precision}: {row}")
@@ -127,10 +130,13 @@ class _Job:
     host_watts: float
     parameters: Parameters
     resident: Any
+    box: str | None
 
     def _step(self, cards: int, times: int) -> StepTime:
         copied = sum(t.nbytes for t in moved(self.found, self.resident))
-        return step_time(self.chip, self.found.launches, cards, copied, None, self.parameters, times)
+        return step_time(
+            self.chip, self.found.launches, cards, copied, box_named(self.chip, self.box), self.parameters, times
+        )
 
     @cached_property
     def one(self) -> StepTime:
@@ -185,7 +191,7 @@ def _ways(batch: int, global_batch: int | None, most_cards: int) -> Iterator[tup
 
 
 def _too_large(job: _Job, row: PlanRow) -> str:
-    kept = job.one.gradient_bytes if row.accumulation > 1 else 0
+    kept = job.one.gradient_bytes if row.accumulate > 1 else 0
     room = job.chip.hbm_bytes - job.chip.idle_memory_bytes - kept
     most = largest(job.one.growth, job.batch, room)
     fits = f"a batch of {most:,} at most fits" if most else "not even one example fits"

@@ -41,7 +41,7 @@ def predict(
     whose first element is read where it does not know its sizes. Numbers, texts and None are constants of a function.
     All sizes must be known, the batch too.
 
-    chip: "gaudi", "gaudi2" or "gaudi3", by default what HABANA_SIM_CHIP says. cards: 1, or several, eight to a box.
+    chip: "gaudi", "gaudi2" or "gaudi3", by default what HABANA_SIM_CHIP says. cards: 1, or several.
     precision: "bf16", with products and the ops next to them in bf16 (or the ops that TF_BF16_CONVERSION names, where
     it is set), or "fp32". A model with a policy of mixed precision is what its policy says in both.
     optimizer: Keras' name of one, or an object, instead of the compiled one; "momentum" is SGD with it. A model that is

@@ -53,7 +53,8 @@ def _parameters(fn: Any, count: int) -> list[str]:
 
 
 def resident_names(asked: Any, names: Sequence[str]) -> frozenset[str]:
-    """Those of the names that `asked` stands for: True for all, an argument's name or number, or several of these.
+    """Those of the names that `asked` stands for: True for all, an argument's name or number (of those
+    that are tensors or nests of them), or several of these.
 
     Raises ValueError for one that is no argument.
     """
@@ -61,7 +62,7 @@ def resident_names(asked: Any, names: Sequence[str]) -> frozenset[str]:
         return frozenset()
     if asked is True:
         return frozenset(names)
-    if isinstance(asked, (str, int)):
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
         asked = (asked,)
     return frozenset(name for each in asked for name in _meant(each, names))
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from habana_tf.card.model.host import Host
+from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.foreseen import PredictionError
 from habana_tf.dry_run.predict import predict
@@ -33,14 +34,17 @@ class _Reached(BaseException):
 
 def predict_script(
     path: str, arguments: Sequence[str] = (), chip: str | None = None, cards: int = 1, precision: str = "bf16",
-    host: Host | None = None,
+    host: Host | None = None, box: str | None = None, release: str = LATEST, accumulate: int = 1,
 ) -> Prediction:  # fmt: skip
     """The prediction of the first training step of a script that calls `fit`; arguments as for `predict`.
 
     path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`.
     """
     model, data = model_and_batch(path, arguments)
-    return predict(model, *data, chip=chip, cards=cards, precision=precision, host=host)
+    return predict(
+        model, *data, chip=chip, cards=cards, precision=precision, host=host, box=box, release=release,
+        accumulate=accumulate,
+    )  # fmt: skip
 
 
 def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tuple[Any, ...]]:

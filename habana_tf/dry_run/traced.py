@@ -84,6 +84,14 @@ def batch_of(specs: tuple[Any, ...]) -> int:
     return 1
 
 
+def examples_with(inputs: tuple[Any, ...], specs: tuple[Any, ...], batch: int) -> list[Any | None]:
+    """`examples_of` for inputs with another batch: values of the old one are not known there."""
+    found = examples_of(inputs)
+    if batch == batch_of(specs):
+        return found
+    return [value if value is not None and not value.shape else None for value in found]
+
+
 def with_batch(specs: tuple[Any, ...], batch: int) -> tuple[Any, ...]:
     """The same inputs with another batch: each input's first size, where it is the batch now."""
     import tensorflow as tf

@@ -47,6 +47,20 @@ def rehearse(function: Any, see: See, moved: bool = False) -> None:
     _run_pass(function.function_def, graph.as_graph_def().library, handles, _fetchable(signature), set(), see, moved)
 
 
+def _config() -> Any:
+    """TensorFlow's optimizers once, over graphs of any size. Behind the graph pass it would compute all constants of
+    the graph, however large: that is off."""
+    from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+    from tensorflow.python.eager import context
+
+    config = config_pb2.ConfigProto()
+    config.CopyFrom(context.context().config)
+    config.graph_options.rewrite_options.min_graph_nodes = -1
+    config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+    config.graph_options.optimizer_options.opt_level = config_pb2.OptimizerOptions.L0
+    return config
+
+
 def _run_pass(
     function: Any, library: Any, handles: dict[int, Any], outputs: list[str], seen: set[str], see: See,
     moved: bool,
@@ -57,8 +71,7 @@ def _run_pass(
     outputs: names of the results that are wanted. seen: the functions that were looked at.
     """
     import tensorflow as tf
-    from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
-    from tensorflow.python.eager import context
+    from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.framework import function_def_to_graph
 
     graph_def, tensors = function_def_to_graph.function_def_to_graph_def(function)
@@ -81,12 +94,6 @@ def _run_pass(
         node.device = "/" + node.device.split("/")[-1] if "device:" in node.device else ""  # whatever the job's name
     _free_of_strangers(graph_def)
     mark_functions(graph_def.library)
-    config = config_pb2.ConfigProto()
-    config.CopyFrom(context.context().config)
-    config.graph_options.rewrite_options.min_graph_nodes = -1
-    config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
-    # What comes behind the graph pass: TensorFlow would compute all constants of the graph there, however large.
-    config.graph_options.optimizer_options.opt_level = config_pb2.OptimizerOptions.L0
     fed = [f"{node.name}:0" for node in feeds if node.op != "VarHandleOp"]
     wanted = config_pb2.CallableOptions(feed=fed, fetch=fetches, target=[done.name])
     views: list[View] = []
@@ -99,7 +106,7 @@ def _run_pass(
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
         mark(graph)
-        session = tf.compat.v1.Session(graph=graph, config=config)
+        session = tf.compat.v1.Session(graph=graph, config=_config())
         with session, pipeline.watched(first):
             session._make_callable_from_options(wanted)
     if not views:

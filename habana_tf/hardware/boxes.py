@@ -16,8 +16,8 @@ from habana_tf.hardware.chips import Chip, chip
 
 @dataclass(frozen=True)
 class Box:
-    """A machine. cards: of one. inside: ports of a card that go to the other cards of its box; outside: ports of a card
-    that leave the box, or go to a switch. outside_bandwidth: bytes per second that a card sends out of the box."""
+    """A machine. cards: of one. inside: ports of a card that go to the other cards of its box, 0 where all go to a
+    switch. outside_bandwidth: bytes per second that a card sends out of the box, or to the switch."""
 
     name: str
     chip: str

@@ -69,7 +69,7 @@ class IsaError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Host:
+class Cpu:
     """This machine's CPU, in LLVM's words."""
 
     architecture: str
@@ -261,7 +261,7 @@ def _tiles_allowed() -> bool:
 
 
 @functools.cache
-def host() -> Host:
+def host() -> Cpu:
     """The host CPU; asked once, because it does not change."""
     from llvmlite import binding
 
@@ -269,10 +269,10 @@ def host() -> Host:
     present = frozenset(name for name, has in features.items() if has)
     if "amx-tile" in present and not _tiles_allowed():
         present = frozenset(name for name in present if not name.startswith("amx-"))
-    return Host(platform.machine(), binding.get_host_cpu_name(), present, frozenset(features) - present)
+    return Cpu(platform.machine(), binding.get_host_cpu_name(), present, frozenset(features) - present)
 
 
-def target(cpu: Host | None = None) -> Target:
+def target(cpu: Cpu | None = None) -> Target:
     """The target for `cpu` (by default the host) under HABANA_SIM_ISA and HABANA_SIM_BF16_PRODUCTS as they are now.
 
     Raises IsaError when a setting asks for more than the CPU has.
@@ -291,7 +291,7 @@ def target(cpu: Host | None = None) -> Target:
 
 
 @functools.lru_cache(maxsize=8)
-def _capped(cpu: Host, wanted: str) -> Target:
+def _capped(cpu: Cpu, wanted: str) -> Target:
     """The target for `cpu` under a value of HABANA_SIM_ISA. Raises IsaError."""
     if wanted == "auto":
         return _native(cpu)
@@ -308,7 +308,7 @@ def _capped(cpu: Host, wanted: str) -> Target:
     return _of_level(isa, bf16=isa is Isa.AVX512 and "avx512bf16" in cpu.features)
 
 
-def _missing(cpu: Host, isa: Isa) -> str:
+def _missing(cpu: Cpu, isa: Isa) -> str:
     """Why a CPU has not these instructions."""
     known = ARCHITECTURES.get(cpu.architecture, ())
     if isa not in known:
@@ -317,7 +317,7 @@ def _missing(cpu: Host, isa: Isa) -> str:
     return f"lacks {', '.join(sorted(needed - cpu.features))}"
 
 
-def _native(cpu: Host) -> Target:
+def _native(cpu: Cpu) -> Target:
     """All that `cpu` has, in a stable order; 512-bit vectors are used where they exist."""
     isa = cpu.isa
     features = [f"+{feature}" for feature in sorted(cpu.features)]

@@ -7,6 +7,7 @@ card would always write in place. So each launch has two peaks: what this host n
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from habana_tf.compiler.recipe import Recipe
     from habana_tf.resolver.request import Request
 
+_LAUNCH = re.compile(r"cluster_[0-9a-f]{12}(?![0-9A-Za-z])")
+"""How the graph pass names a launch."""
 _lock = threading.Lock()
 _plans: OrderedDict[str, OrderedDict[tuple[int, int, int], LaunchMemory]] = OrderedDict()
 """Per cluster, the one met last at the end, its last plans by bytes of inputs, outputs and workspace."""
@@ -84,7 +87,7 @@ def plan_of(request: Request, recipe: Recipe, dims: Sequence[int], bound: Bound,
         cluster.name if len(cluster.nodes) > 1 else cluster.nodes[0].op, sum(sizes), sum(outputs),
         updates=sum(n for n, a in zip(outputs, cluster.results, strict=True) if a.variable),
         workspace=total, alive=alive, fed=sum(n for _, n in fed),
-        made=sum(n for a, n in fed if a.name.startswith("cluster_")),
+        made=sum(n for a, n in fed if _LAUNCH.match(a.name)),
         in_place=sum(outputs[k] for _, k in recipe.in_place), program=_bridge.program_number(bound), before=before,
     )  # fmt: skip
 

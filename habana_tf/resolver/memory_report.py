@@ -94,9 +94,9 @@ class MemoryReport(Report):
         lines = [f"the peak is in {where}" + (f"; its workspace is of {owners}{more}" if owners else "")]
         if any(found.curve):
             lines.append(f"its workspace over the launch: {bar(found.curve)}")
-        rounded = self.peak - self.owner.reached
-        if rounded > self.peak // 20:
-            lines.append(f"the allocator had given out {size(rounded)} more than was asked for; it rounds up")
+        beyond = self.peak - self.owner.reached
+        if beyond > self.peak // 20:
+            lines.append(f"{size(beyond)} more were given out than at its first launch and by its plan: see {REST!r}")
         return lines
 
 

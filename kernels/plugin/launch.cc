@@ -227,8 +227,9 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     HABANA_RETURN_IF_ERROR(execution->ToOutput(k, static_cast<int>(k), candidates, count));
   }
   if (program.body != nullptr && !variables->empty()) {
+    HABANA_RETURN_IF_ERROR(RunInterpreted(*kernel, tensors, variables.get(), execution));
     CountUpdate(reinterpret_cast<uintptr_t>(kernel));
-    return RunInterpreted(*kernel, tensors, variables.get(), execution);
+    return {};
   }
   HABANA_RETURN_IF_ERROR(execution->Run());
   if (!variables->empty()) CountUpdate(reinterpret_cast<uintptr_t>(kernel));

@@ -89,7 +89,8 @@ HABANA_EXPORT void PublishEnd(CardRecord& record, int64_t now);
 
 // A launch has updated variables; `by` stands for its node of the graph. A step is a repetition of one such
 // launch, whichever others it has: one that comes in between, such as metrics, counts once the one that was
-// counted so far is left out. Eager ops are not counted: each updates one variable of a step.
+// counted so far is left out. One that a step runs several times counts each. Eager ops are not counted: each
+// updates one variable of a step.
 HABANA_EXPORT void CountUpdate(uint64_t by);
 
 }  // namespace habana

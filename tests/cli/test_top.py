@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf.cli.main import main, parser
+from habana_tf.cli.main import main
 from habana_tf.cli.top import lines, rows, table
 from habana_tf.hardware.cards import cards
 from habana_tf.hardware.readings import Reading
@@ -65,8 +65,7 @@ def test_the_rank_is_read_of_the_process(tmp_path: Path) -> None:
         child.communicate()
 
 
-@pytest.mark.parametrize("words", [["top", "--once"], ["top", "--json"], ["recipes", "list"], ["info"], ["settings"],
-                                   ["check"], ["ops"], ["recipes", "stats"]])  # fmt: skip
+@pytest.mark.parametrize("words", [["top", "--once"], ["top", "--json"], ["info"]])
 def test_ctrl_c_ends_a_command_without_a_traceback(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -76,10 +75,8 @@ def test_ctrl_c_ends_a_command_without_a_traceback(
     monkeypatch.setenv("HABANA_SIM_STATE_DIR", str(tmp_path))
     if words[0] == "top":
         monkeypatch.setattr("time.sleep", interrupted)
-    else:
-        chosen = parser().parse_args(words)
-        monkeypatch.setattr(chosen, "run", interrupted)
-        monkeypatch.setattr("habana_tf.cli.lazy_parsers.LazyParser.parse_args", lambda *_: chosen)
+    else:  # while its module is imported
+        monkeypatch.setattr("habana_tf.cli.lazy_parsers.LazyParser.parse_args", interrupted)
     assert main(words) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -56,6 +56,8 @@ REPORTS = (
     ("habana_tf.memory_report()", "What holds the card's memory, now and at the peak ([more](guides/memory.md))."),
     ("habana_tf.card_time_report()", "What a card would have taken for the launches of this run, and what the host did "
      "between them ([more](card-time.md))."),
+    ("habana_tf.plan(net, x[:256], y[:256], target='1000000 examples/s')", "Which cards reach a rate or a time "
+     "([more](guides/plan.md))."),
     ("habana_tf.predict(net, x[:256], y[:256])", "How long a step would take on real cards, before anything is trained "
      "([more](guides/predicted-time.md))."),
     ("habana_tf.compare(net, x[:256], y[:256], chips=['gaudi2', 'gaudi3'], cards=[1, 8])", "The same for several chips "
@@ -125,7 +127,9 @@ def shown(text: str) -> dict[str, dict[int, str]]:
 def words(text: str) -> Counter[str]:
     """How often a report has each word, without what differs between machines and runs: numbers with their units,
     names of clusters, curves, and what is at the peak."""
-    text = re.sub(r"the peak is .*?(?=\nits workspace|\n\n)|the allocator had.*?(?=\n\n)", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"the peak is .*?(?=\nits workspace|\n\n)|[\d.]+ \w+ more were given out.*?(?=\n\n)", "", text, flags=re.DOTALL
+    )
     text = re.sub(r"Single ops:.*(?:\n  .*)*", "", text)  # packaged, or compiled where the package is its sources
     text = re.sub(r"cluster_[0-9a-f]{12}", "cluster", text)
     text = re.sub(r"<?\d[\d,.]*(?: ?(?:ns|µs|ms|s|min|h|B|KiB|MiB|GiB)\b|%)?", "0", text)

@@ -33,7 +33,7 @@ def test_rows_are_predictions_and_no_fewer_cards_would_do() -> None:
     every = habana_tf.compare(model, (4096, 512), cards={*before, *before.values()})
     for row in found:
         told = {p.cards: p for p in every if p.chip == row.chip and p.cards in (row.cards, before[row.cards])}
-        assert row.examples_per_second == pytest.approx(told[row.cards].examples_per_second) and row.accumulation == 1
+        assert row.examples_per_second == pytest.approx(told[row.cards].examples_per_second) and row.accumulate == 1
         assert row.hbm_bytes == told[row.cards].hbm_bytes
         assert told[row.cards].examples_per_second >= rate > min(p.examples_per_second for p in told.values())
     best = found.best()
@@ -66,8 +66,8 @@ def test_a_global_batch_is_kept_by_accumulation() -> None:
         precisions=["bf16"],
     )  # fmt: skip
     (row,) = found
-    assert (row.cards, row.batch, row.accumulation, row.global_batch) == (1, 1024, 8, 8192)
-    assert [(r.cards, r.accumulation) for r in found.scaling] == [(1, 8), (2, 4), (4, 2), (8, 1)]
+    assert (row.cards, row.batch, row.accumulate, row.global_batch) == (1, 1024, 8, 8192)
+    assert [(r.cards, r.accumulate) for r in found.scaling] == [(1, 8), (2, 4), (4, 2), (8, 1)]
     (why,) = found.left_out
     assert why.startswith("gaudi2, batch 3000, bf16: a global batch of 8,192 is no multiple of it")
 

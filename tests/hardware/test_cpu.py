@@ -12,22 +12,22 @@ from llvmlite import binding
 
 import habana_tf
 from habana_tf.hardware import calibration, cpu
-from habana_tf.hardware.cpu import Host, Isa, IsaError, TileEngine, host, target
+from habana_tf.hardware.cpu import Cpu, Isa, IsaError, TileEngine, host, target
 
 V3 = frozenset({"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"})
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 AMX = V4 | {"avx512bf16", "amx-tile", "amx-bf16"}
-OLD = Host("x86_64", "penryn", frozenset({"sse2"}))
-HASWELL = Host("x86_64", "haswell", V3)
-SKYLAKE = Host("x86_64", "skylake-avx512", V4)
-ZEN = Host("x86_64", "znver5", V4 | {"avx512bf16"})
-SAPPHIRE = Host("x86_64", "sapphirerapids", AMX)
-MASKED = Host("x86_64", "sapphirerapids", V3, AMX - V3)
-TILES_ONLY = Host("x86_64", "sapphirerapids", V3 | {"amx-tile", "amx-bf16"})
-GRAVITON = Host("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
-UNREAD = Host("aarch64", "generic", frozenset(), frozenset({"sve"}))
+OLD = Cpu("x86_64", "penryn", frozenset({"sse2"}))
+HASWELL = Cpu("x86_64", "haswell", V3)
+SKYLAKE = Cpu("x86_64", "skylake-avx512", V4)
+ZEN = Cpu("x86_64", "znver5", V4 | {"avx512bf16"})
+SAPPHIRE = Cpu("x86_64", "sapphirerapids", AMX)
+MASKED = Cpu("x86_64", "sapphirerapids", V3, AMX - V3)
+TILES_ONLY = Cpu("x86_64", "sapphirerapids", V3 | {"amx-tile", "amx-bf16"})
+GRAVITON = Cpu("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
+UNREAD = Cpu("aarch64", "generic", frozenset(), frozenset({"sve"}))
 """Where /proc/cpuinfo says nothing that LLVM knows, as under an emulator."""
-OTHER = Host("riscv64", "generic-rv64", frozenset({"v"}))
+OTHER = Cpu("riscv64", "generic-rv64", frozenset({"v"}))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ OTHER = Host("riscv64", "generic-rv64", frozenset({"v"}))
         (OTHER, Isa.PORTABLE, False),
     ],
 )
-def test_auto_takes_the_best(monkeypatch: pytest.MonkeyPatch, cpu: Host, isa: Isa, bf16: bool) -> None:
+def test_auto_takes_the_best(monkeypatch: pytest.MonkeyPatch, cpu: Cpu, isa: Isa, bf16: bool) -> None:
     monkeypatch.setenv("HABANA_SIM_ISA", "auto")
     chosen = target(cpu)
     assert (chosen.isa, chosen.avx512_bf16, chosen.llvm_cpu) == (isa, bf16, cpu.name)
@@ -94,7 +94,7 @@ def test_portable_means_the_same_on_every_cpu(monkeypatch: pytest.MonkeyPatch) -
      ("avx2", GRAVITON, "aarch64, which has no avx2"), ("neon", ZEN, "x86_64, which has no neon")],
 )  # fmt: skip
 def test_more_than_the_host_has_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, setting: str, cpu: Host, missing: str
+    monkeypatch: pytest.MonkeyPatch, setting: str, cpu: Cpu, missing: str
 ) -> None:
     monkeypatch.setenv("HABANA_SIM_ISA", setting)
     with pytest.raises(IsaError, match=rf"HABANA_SIM_ISA={setting}.*{cpu.name}.*{missing}.*at most"):
@@ -105,10 +105,10 @@ def test_more_than_the_host_has_is_an_error(
     ("cpu", "vector_bytes", "tile", "pairs", "engine"),
     [(OLD, 16, 5, False, None), (HASWELL, 32, 6, False, None), (SKYLAKE, 64, 14, False, None),
      (ZEN, 64, 14, True, None), (GRAVITON, 16, 14, False, None), (SAPPHIRE, 64, 14, True, TileEngine(16, 64))],
-    ids=lambda x: x.name if isinstance(x, Host) else "",
+    ids=lambda x: x.name if isinstance(x, Cpu) else "",
 )  # fmt: skip
 def test_capabilities(
-    monkeypatch: pytest.MonkeyPatch, cpu: Host, vector_bytes: int, tile: int, pairs: bool, engine: TileEngine | None
+    monkeypatch: pytest.MonkeyPatch, cpu: Cpu, vector_bytes: int, tile: int, pairs: bool, engine: TileEngine | None
 ) -> None:
     monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
     chosen = target(cpu)

@@ -39,6 +39,7 @@ class UnitTime:
     hbm_bytes: int
     flops: int
     matrix: MatrixTime | None
+    pause: float
 
     @property
     def engine(self) -> str:
@@ -48,7 +49,7 @@ class UnitTime:
     def bound(self) -> str:
         """What bounds it: MME, TPC, memory or launch."""
         longest = max(self.busy, self.memory)
-        if self.seconds - self.busy - self.memory > longest:
+        if self.pause > longest:
             return "launch"
         return self.engine if self.busy >= self.memory else "memory"
 
@@ -143,7 +144,7 @@ def _timed(chip: Chip, w: UnitWork, parameters: Parameters) -> UnitTime:
         busy = w.engine if w.unit.product else w.engine / parameters.tpc_rate
     memory = w.hbm_bytes / chip.hbm_bandwidth
     seconds = _overlapped(busy, 0.0, memory, parameters) + parameters.launch
-    return UnitTime(w.unit, w.bundle, busy, memory, seconds, w.hbm_bytes, flops, w.matrix)
+    return UnitTime(w.unit, w.bundle, busy, memory, seconds, w.hbm_bytes, flops, w.matrix, parameters.launch)
 
 
 def _loop(chip: Chip, n: Node, parameters: Parameters) -> tuple[float, int]:

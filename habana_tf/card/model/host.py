@@ -26,7 +26,7 @@ class Host:
     input_rate: examples per second of the input pipeline; None where it is not known, and then nothing waits for it.
     loaders: None if that is the rate of a whole host, whose cards share it (tf.data with all cores of the machine).
     Otherwise so many loader processes work for each card (PyTorch's `num_workers`), and input_rate is that of one.
-    python_seconds: of each step, see PYTHON_SECONDS.
+    python_seconds: of each micro-batch, see PYTHON_SECONDS.
     prefetch: whether the host works ahead while the card computes; without it a step takes the sum of both.
 
     Raises ValueError for a number that cannot be.

@@ -2,9 +2,9 @@
 
 Where the cards of a box are linked to each other, a sum is a reduce-scatter and an all-gather over all links at once.
 With several boxes, each card then has its part of the sum, and adds it to that of the cards in the same position of
-the other boxes, in a ring over the ports that leave the box. Where all ports go to a switch, all cards of the job sum
-in one ring. Gradients are collected in buffers (Horovod's tensor fusion) in the order in which the backward pass makes
-them, and are sent while it goes on.
+the other boxes, in a ring over the ports that leave the box. Where all ports go to a switch, all cards of the job
+exchange their parts at once. Gradients are collected in buffers (Horovod's tensor fusion) in the order in which the
+backward pass makes them, and are sent while it goes on.
 
     in a box of n      2 * bytes / n / (ports per peer * port)                             seconds
     over m boxes       2 * (m - 1) / m * (bytes / n) / bandwidth that leaves the box

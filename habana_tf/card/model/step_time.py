@@ -91,10 +91,11 @@ def step_time(
         peaks.append(peak(chip, lowered, time))
         start += time.seconds
         if accumulate > 1:
-            memory["gradients"] += summed
             start += (accumulate - 1) * (time.seconds - once) + accumulate * 3 * summed / chip.hbm_bandwidth
             gradients = [(start - once, bytes_) for _, bytes_ in gradients]
         ready += gradients
+    if accumulate > 1:
+        memory["gradients"] += gradient_bytes
     busy, alone = exposed_seconds(chip, box, ready, cards, parameters.launch)
     waiting = start * parameters.skew * slowest(cards)
     return StepTime(

@@ -17,8 +17,9 @@ UNITS = {"MME": "compute", "TPC": "compute"}
 class Limits:
     """Of a step of `batch` examples on each card. Seconds: of the step, and of the card, the input and Python alone.
 
-    bound: compute, memory, launch, network, waiting for cards, PCIe, input or Python. cards_per_host: of a full box.
-    needed_input_rate: examples per second that the input of each host must give for no step to wait for it.
+    bound: compute, memory, launch, network, waiting for cards, PCIe, input or Python. cards_per_host: of a full box, or
+    all cards if they are fewer. needed_input_rate: examples per second that the input of each host must give for no
+    step to wait for it.
     pipelines_needed: see `Host.pipelines_needed`. fed_examples_per_second, fed_bound: with such an input.
     """
 

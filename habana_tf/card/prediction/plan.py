@@ -23,11 +23,11 @@ PER_HOUR_KILO = 1000 * SECONDS_PER_HOUR
 
 @dataclass(frozen=True)
 class PlanRow:
-    """A job on so many cards: `batch` examples on each, `accumulation` times before an update. watts: of all cards at
-    their power limit, with hosts where theirs were given."""
+    """A job on so many cards: `batch` examples on each, in each of `accumulate` micro-batches before an update. watts:
+    of all cards at their power limit, with hosts where theirs were given."""
 
     batch: int
-    accumulation: int
+    accumulate: int
     precision: str
     step: StepTime = field(repr=False)
     limits: Limits
@@ -44,13 +44,13 @@ class PlanRow:
 
     @property
     def times(self) -> str:
-        """Its batch, and how many of them before an update: 32 x 4"""
-        return f"{self.batch} x {self.accumulation}" if self.accumulation > 1 else f"{self.batch}"
+        """How many micro-batches before an update, and examples of one: 4 x 32"""
+        return f"{self.accumulate} x {self.batch}" if self.accumulate > 1 else f"{self.batch}"
 
     @property
     def global_batch(self) -> int:
         """Examples between two updates."""
-        return self.batch * self.accumulation * self.cards
+        return self.batch * self.accumulate * self.cards
 
     @property
     def examples_per_second(self) -> float:
@@ -89,9 +89,7 @@ class PlanRow:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        names = (
-            "chip cards batch accumulation global_batch precision examples_per_second hours kwh kwh_per_million watts"
-        )
+        names = "chip cards batch accumulate global_batch precision examples_per_second hours kwh kwh_per_million watts"
         rest = {"step_seconds": self.limits.seconds, "hbm_bytes": self.hbm_bytes, "lost": self.lost}
         return {**{n: getattr(self, n) for n in names.split()}, **rest, "limits": self.limits.to_dict()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -80,7 +80,8 @@ class Prediction(Report):
     @cached_property
     def limits(self) -> Limits:
         """What the step waits for: the cards, the input pipeline or Python."""
-        return limits(self.step, self.batch * self.accumulate, self.fed_by)
+        host = replace(self.fed_by, python_seconds=self.accumulate * self.fed_by.python_seconds)
+        return limits(self.step, self.batch * self.accumulate, host)
 
     @property
     def bound(self) -> str:
@@ -137,18 +138,20 @@ class Prediction(Report):
     def largest_batch(self) -> int:
         """Examples per card that fit, told from what grows with the batch and what does not (`card.model.growth`). A
         prediction for that batch needs as much memory within 3 % (tests/card/model/test_growth.py)."""
-        return largest(self.step.growth, self.batch, self.step.chip.hbm_bytes - self.step.chip.idle_memory_bytes)
+        kept = self.step.gradient_bytes if self.accumulate > 1 else 0
+        room = self.step.chip.hbm_bytes - self.step.chip.idle_memory_bytes - kept
+        return largest(self.step.growth, self.batch, room)
 
     @cached_property
     def engines(self) -> dict[str, float]:
         """Share of the step in which each is at work: MME, TPC, HBM (what products and kernels read and write), DMA
         (copies between host and card), network."""
         whole = self.step_seconds or 1.0
-        units = self.step.units
+        units, each = self.step.units, self.accumulate / whole
         return {
-            "MME": sum(u.busy for u in units if u.unit.product) / whole,
-            "TPC": sum(u.busy for u in units if not u.unit.product) / whole,
-            "HBM": sum(u.memory for u in units) / whole,
+            "MME": sum(u.busy for u in units if u.unit.product) * each,
+            "TPC": sum(u.busy for u in units if not u.unit.product) * each,
+            "HBM": sum(u.memory for u in units) * each,
             "DMA": self.step.copies / whole,
             "network": self.step.network / whole,
         }
@@ -156,20 +159,23 @@ class Prediction(Report):
     @property
     def mme_utilisation(self) -> float:
         """Operations of products, of those that the matrix engines could do in bf16 in the time of the step."""
-        flops = sum(u.flops for u in self.step.units)
+        flops = self.accumulate * sum(u.flops for u in self.step.units)
         return flops / (self.step.chip.peak_bf16_flops * self.step_seconds) if self.step_seconds else 0.0
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """The step's seconds: products, kernels, less what is hidden, the network alone, waiting for other cards, and
-        for the host."""
+        """The step's seconds: products, kernels, less what is hidden, the sums of micro-batches less the updates that
+        they spare, the network alone, waiting for other cards, and for the host."""
+        clusters, times = self.step.clusters, self.accumulate
+        cards = self.step.launches + self.step.network_alone + self.step.waiting
         return {
-            "products (MME)": sum(c.matrix for c in self.step.clusters),
-            "kernels (TPC)": sum(c.vector for c in self.step.clusters),
-            "done side by side": -sum(c.hidden for c in self.step.clusters),
+            "products (MME)": times * sum(c.matrix for c in clusters),
+            "kernels (TPC)": times * sum(c.vector for c in clusters),
+            "done side by side": -times * sum(c.hidden for c in clusters),
+            "micro-batches": self.step.launches - times * sum(c.seconds for c in clusters) if times > 1 else 0.0,
             "network alone": self.step.network_alone,
             "waiting for cards": self.step.waiting,
-            "feeding": self.step.seconds - self.step.launches - self.step.network_alone - self.step.waiting,
+            "feeding": max(0.0, self.step.copies - cards),
             "waiting for the host": self.step_seconds - self.step.seconds,
         }
 
@@ -180,10 +186,10 @@ class Prediction(Report):
 
     @property
     def pcie(self) -> list[dict[str, Any]]:
-        """What crosses PCIe in each step, the largest first: {name, to, nbytes, seconds}. The step takes at least the
-        sum of the seconds; up to that they are hidden behind the launches."""
+        """What crosses PCIe in each step, the largest first: {name, to, nbytes, seconds}; nbytes: of a micro-batch. The
+        step takes at least the sum of the seconds; up to that they are hidden behind the launches."""
         ordered = sorted(self.transfers, key=lambda t: (-t.nbytes, t.name))
-        return [{**asdict(t), "seconds": t.nbytes / self.step.chip.pcie_bandwidth} for t in ordered]
+        return [{**asdict(t), "seconds": self.accumulate * t.nbytes / self.step.chip.pcie_bandwidth} for t in ordered]
 
     @property
     def host_ops(self) -> list[dict[str, Any]]:

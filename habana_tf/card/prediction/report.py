@@ -21,11 +21,15 @@ FEW = 3
 
 
 def summary(p: Any) -> str:
-    batch = f"{p.accumulate} x {p.batch}" if p.accumulate > 1 else str(p.batch)
     return (
-        f"{p.cards} x {p.chip}, batch {batch} each, {p.precision}: {brief(p.step_seconds)} a step, "
+        f"{p.cards} x {p.chip}, batch {_batch(p)} each, {p.precision}: {brief(p.step_seconds)} a step, "
         f"{p.examples_per_second:,.0f} examples/s"
     )
+
+
+def _batch(p: Any) -> str:
+    """Examples of a card at once, and how many times: 4 x 32"""
+    return f"{p.accumulate} x {p.batch}" if p.accumulate > 1 else str(p.batch)
 
 
 def shown(p: Any) -> list[str | Table]:
@@ -124,7 +128,7 @@ def comparison(rows: Sequence[Any]) -> Table:
     columns = ["chip", ">cards", ">batch", "precision", ">a step", ">examples/s", ">MME peak", ">HBM"]
     cells = [
         (
-            p.chip, p.cards, p.batch, p.precision, brief(p.step_seconds), f"{p.examples_per_second:,.0f}",
+            p.chip, p.cards, _batch(p), p.precision, brief(p.step_seconds), f"{p.examples_per_second:,.0f}",
             f"{p.mme_utilisation:.0%}", size(p.hbm_bytes) + ("" if p.fits else " (too much)"),
         )
         for p in rows

@@ -36,7 +36,7 @@ def test_for_people_and_for_programs() -> None:
                for line in lines)  # fmt: skip
     assert "left out: gaudi, batch 32, fp32: needs 40.0 GiB" in found.text(80)
     data = found.to_dict()
-    assert data["rows"][0]["kwh"] == found.rows[0].kwh and data["rows"][1]["accumulation"] == 2
+    assert data["rows"][0]["kwh"] == found.rows[0].kwh and data["rows"][1]["accumulate"] == 2
     assert len(found) == 2 and next(iter(found)) is found.best()
 
 
