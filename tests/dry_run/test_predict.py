@@ -237,3 +237,20 @@ def test_legacy_optimizers_and_variables_without_values() -> None:
         assert 0 <= found.memory["optimizer"] - found.memory["weights"] < 100
         assert found.memory["weights"] == (3 * 1024 + 16) * 1024 * 4
     assert habana_tf.predict(model, (8, 1024)).step_seconds > 0
+
+
+@on_hpu
+def test_parts_of_micro_batches_sum_up_to_their_step() -> None:
+    import math
+
+    import habana_tf
+
+    one, four = (
+        habana_tf.predict(perceptron(), (64, 512), (64,), cards=8, accumulate=n, host=habana_tf.Host()) for n in (1, 4)
+    )
+    for found in (one, four):
+        assert math.isclose(sum(found.parts.values()), found.step_seconds, rel_tol=1e-9)
+        assert math.isclose(sum(t["seconds"] for t in found.pcie), found.step.copies, rel_tol=1e-9)
+    assert four.engines["MME"] * four.step_seconds == 4 * one.engines["MME"] * one.step_seconds
+    assert 3 * one.step_seconds < four.step_seconds < 4 * one.step_seconds, "one update and one sum over cards"
+    assert four.limits.python == 4 * one.limits.python and "batch 4 x 64 each" in str(four)

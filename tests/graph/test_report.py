@@ -149,7 +149,7 @@ def test_ops_that_ran_eagerly_are_told_too() -> None:
     rows = {row["op"]: (row["count"], row["real_card"]) for row in got.to_dict()["real_card"]}
     assert rows == {"Abs": (3, "HPU"), "Erf": (0, "not known"), "Fill": (0, "HPU")}
     assert "of 3 kinds of op on HPU here, 2 are known to have run there." in got.text(1000)
-    assert report.PlacementReport(single=("Abs",)).text(99).startswith("HPU placement: no graph has run")
+    assert report.PlacementReport(single=("Abs",)).text(99).startswith("HPU placement: no graph has been optimized")
     record_one_op("Softplus", "compiled")
     assert "Softplus" in report.placement_report().single
 

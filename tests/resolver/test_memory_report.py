@@ -57,3 +57,10 @@ def test_it_prints_and_is_json() -> None:
     assert known["owner"]["op"] == "gradient_tape/größe/layer/MatMul" and known["launches"][0]["card_peak"]
     text = report.text(80)
     assert "96.0 GiB" in text and "and 2 smaller ones" in text and "at gradient_tape/größe/layer/MatMul" in text
+
+
+def test_an_argument_that_is_called_like_a_cluster_is_an_input() -> None:
+    from habana_tf.resolver.memory import _LAUNCH
+
+    assert _LAUNCH.match("cluster_0123456789ab") and _LAUNCH.match("cluster_0123456789ab:1")
+    assert not _LAUNCH.match("cluster_ids") and not _LAUNCH.match("cluster_0123456789abc")

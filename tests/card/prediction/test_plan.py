@@ -23,7 +23,7 @@ def test_a_row_that_accumulates_and_waits_for_its_input() -> None:
     """Two hosts give 1,000 examples a second each."""
     row = plan().rows[1]
     assert row.examples_per_second == pytest.approx(2000) and row.limits.input_bound
-    assert row.global_batch == 16 * 64 and row.times == "32 x 2"
+    assert row.global_batch == 16 * 64 and row.times == "2 x 32"
     assert row.lost["host"] == pytest.approx(1 - 0.106 / 0.512)
 
 

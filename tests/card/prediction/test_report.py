@@ -91,3 +91,10 @@ def test_the_host_s_ops_are_named_and_said_not_to_be_counted() -> None:
 def test_a_page_shows_the_same_and_no_markup_of_names() -> None:
     found = replace(prediction(), precision="<i>")
     assert "<i>" not in found._repr_html_() and "&lt;i&gt;" in found._repr_html_()
+
+
+def test_nothing_over_pcie_is_nothing_waited_for() -> None:
+    """The sum of these parts is not exact: what is left of it is no waiting."""
+    found = prediction()
+    step = replace(found.step, launches=0.1, network_alone=0.0041, waiting=0.0023)
+    assert replace(found, step=step).parts["feeding"] == 0 and "PCIe" not in " ".join(replace(found, step=step).advice)
