@@ -60,6 +60,8 @@ def figures(network: str, chip: str) -> list[str]:
     return cells
 
 
+@pytest.mark.slow
+@pytest.mark.rest
 @of_keras_2
 @on_hpu
 def test_published_rows_of_resnet50_and_what_the_fit_is_made_of() -> None:
