@@ -17,6 +17,7 @@ import numpy as np
 
 import habana_tf
 from habana_tf.card.model.cluster_time import UnitTime, cluster_time
+from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.parameters import FITTED, Parameters
 from habana_tf.card.model.roles import roles
 from habana_tf.card.model.step_time import step_time, updates
@@ -40,6 +41,11 @@ def told(network: str, batch: int) -> Prediction:
     with without_values():
         model = ALL[network].build()
     return habana_tf.predict(model, *ALL[network].inputs(batch), chip="gaudi")
+
+
+def launches(network: str, batch: int) -> tuple[Lowered, ...]:
+    """What a training step of a network launches."""
+    return told(network, batch).launched
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ PEAK = replace(FITTED, tpc_rate=1.0, early=0.0)
 
 @functools.cache
 def measures(network: str, batch: int, name: str, cards: int, accumulate: int, machine: str) -> Measures:
-    known, launched = chip(name), told(network, batch).launched
+    known, launched = chip(name), launches(network, batch)
     parts = []
     for lowered in launched:
         time = cluster_time(known, lowered.program, frozenset(lowered.made.values()), PEAK)
