@@ -251,6 +251,7 @@ def test_parts_of_micro_batches_sum_up_to_their_step() -> None:
     for found in (one, four):
         assert math.isclose(sum(found.parts.values()), found.step_seconds, rel_tol=1e-9)
         assert math.isclose(sum(t["seconds"] for t in found.pcie), found.step.copies, rel_tol=1e-9)
-    assert four.engines["MME"] * four.step_seconds == 4 * one.engines["MME"] * one.step_seconds
+    once, each = (found.engines["MME"] * found.step_seconds for found in (one, four))
+    assert math.isclose(each, 4 * once, rel_tol=1e-9)
     assert 3 * one.step_seconds < four.step_seconds < 4 * one.step_seconds, "one update and one sum over cards"
     assert four.limits.python == 4 * one.limits.python and "batch 4 x 64 each" in str(four)
