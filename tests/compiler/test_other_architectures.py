@@ -49,6 +49,7 @@ def runs_anywhere(text: str) -> None:
     assert not [name for name in CALLS.findall(text) if not hasattr(there, name)]
 
 
+@pytest.mark.part
 @pytest.mark.parametrize(("kind", "program"), some(LISTED, 25))
 def test_each_listed_program_has_code_for_its_kind_of_cpu(kind: Target, program: Program) -> None:
     text = code(program, kind)
