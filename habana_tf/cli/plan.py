@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 
+from habana_tf.cli import box_options
 from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, print_json
 
@@ -34,10 +35,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input gives")
     parser.add_argument("--most-cards", type=whole(1, 4096), default=4096, metavar="N", help="(default: 4096)")
     parser.add_argument("--host-watts", type=whole(0), default=0, metavar="W", help="of a host (default: not counted)")
-    parser.add_argument(
-        "--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: the usual one)"
-    )
-    parser.add_argument("--release", default="1.14", metavar="X.Y", help="of Habana's software (default: 1.14)")
+    box_options.declare(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -54,6 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
         target(arguments.target, arguments.dataset_size, arguments.epochs)  # before the script reads its data
     except ValueError as error:
         raise CommandError(str(error), 2) from error
+    box_options.check(arguments, arguments.chip or ("gaudi", "gaudi2", "gaudi3"))
     from habana_tf.dry_run.foreseen import PredictionError
     from habana_tf.dry_run.plan import plan
     from habana_tf.dry_run.script import model_and_batch
@@ -71,8 +70,6 @@ def _run(arguments: argparse.Namespace) -> int:
             )  # fmt: skip
     except PredictionError as error:
         raise CommandError(str(error), 1) from error
-    except ValueError as error:
-        raise CommandError(str(error), 2) from error
     if arguments.json:
         print_json(found.to_dict())
     else:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 
+from habana_tf.cli import box_options
 from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, print_json
 
@@ -32,10 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input pipeline gives"
     )
     parser.add_argument("--loaders", type=whole(1), metavar="N", help="loader processes a card, --input-rate of each")
-    parser.add_argument(
-        "--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: the usual one)"
-    )
-    parser.add_argument("--release", default="1.14", metavar="X.Y", help="of Habana's software (default: 1.14)")
+    box_options.declare(parser)
     parser.add_argument(
         "--accumulate", type=whole(1), default=1, metavar="N", help="micro-batches of a step (default: 1)"
     )
@@ -50,6 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"there is no file {arguments.script}", 2)
     if arguments.loaders and not arguments.input_rate:
         raise CommandError("--loaders needs --input-rate, the examples per second of one of them", 2)
+    box_options.check(arguments, [arguments.chip])
     from habana_tf.card.model.host import Host
     from habana_tf.dry_run.foreseen import PredictionError
     from habana_tf.dry_run.script import predict_script
@@ -64,8 +63,6 @@ def _run(arguments: argparse.Namespace) -> int:
             )  # fmt: skip
     except PredictionError as error:
         raise CommandError(str(error), 1) from error
-    except ValueError as error:
-        raise CommandError(str(error), 2) from error
     if arguments.json:
         print_json(found.to_dict())
     else:

@@ -58,3 +58,22 @@ def test_a_script_that_never_trains_is_said_to(tmp_path: Path) -> None:
     assert run(tmp_path, "nothing.py").returncode == 2
     done = run(tmp_path, "--loaders", "2", "scripts/look.py")
     assert done.returncode == 2 and "--loaders needs --input-rate" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["predict", "--chip", "gaudi2", "--box", "DL1"], "no box of gaudi2 cards is called 'DL1'"),
+        (["predict", "--release", "new"], "give that of Habana's software"),
+        (["plan", "--target", "1 examples/s", "--box", "HLS-1H"], "no box of gaudi2 cards is called 'HLS-1H'"),
+    ],
+)
+def test_a_wrong_box_or_release_is_refused_before_the_script_runs(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from habana_tf.cli.main import main
+
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit('it ran')\n")
+    assert main([*words, str(script)]) == 2
+    assert said in capsys.readouterr().err

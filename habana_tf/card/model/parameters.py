@@ -31,8 +31,8 @@ class Parameters:
 
 LATEST = "1.14"
 """The release that a prediction stands for if none is named: the last with TensorFlow."""
-OLDEST, SETTLED = 0, 10
-"""Minor numbers of the first release, and of the one whose kernels later ones did not improve on."""
+SETTLED = 10
+"""Minor number of the release whose kernels later ones did not improve on."""
 
 
 def check_release(release: str) -> str:
@@ -47,7 +47,7 @@ def _age(release: str) -> float:
     major, minor = map(int, release.split(".")[:2])
     if major != 1:
         return float(major > 1)
-    return min(1.0, (minor - OLDEST) / (SETTLED - OLDEST))
+    return min(1.0, minor / SETTLED)
 
 
 FITTED = Parameters(hidden=0.865, tpc_rate=0.584, early=0.496, launch=8.6e-6, skew=0.0127)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from habana_tf.card.model.kernels import Unit, cut
-from habana_tf.card.model.vector_time import RANDOM, instructions, operations, vector_seconds
+from habana_tf.card.model.vector_time import instructions, operations, vector_seconds
 from habana_tf.hardware.chips import chip
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
@@ -60,7 +60,11 @@ def test_a_division_by_a_number_of_each_row_is_a_multiplication() -> None:
 
 
 def test_a_random_number_is_read_from_a_register() -> None:
-    assert RANDOM == 1.0
+    """One instruction for 64 words, and one more for what is made of them."""
+    b = Builder()
+    made = b.map("invert", b.random(b.state(0), 64 * VECTORS))
+    (unit,) = cut(cluster(b, [made], [0]).program, {made})
+    assert instructions(chip("gaudi2"), unit) == pytest.approx(2 * VECTORS)
 
 
 @pytest.mark.parametrize(
