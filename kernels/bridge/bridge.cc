@@ -10,6 +10,7 @@
 
 #include <tuple>
 
+#include "bridge/addresses.h"
 #include "bridge/hooks.h"
 #include "bridge/kernel_calls.h"
 #include "bridge/programs.h"
@@ -140,6 +141,7 @@ NB_MODULE(_bridge, m) {
   nb::set_leak_warnings(false);
   m.doc() = "Calls between Python and habana_tf's native runtime.";
   DefinePrograms(m);
+  DefineAddresses(m);
   DefineCounters(m);
   DefineHooks(m);
   DefineCard(m);

@@ -1,0 +1,32 @@
+"""Element types: PyTorch's, the primitives' and DLPack's."""
+
+from __future__ import annotations
+
+import torch
+
+from habana_tf.ir.dtypes import DType
+
+_TYPES: tuple[tuple[torch.dtype, DType, int], ...] = (
+    (torch.float32, DType.F32, 2),
+    (torch.bfloat16, DType.BF16, 4),
+    (torch.float16, DType.F16, 2),
+    (torch.float64, DType.F64, 2),
+    (torch.int64, DType.I64, 0),
+    (torch.int32, DType.I32, 0),
+    (torch.int16, DType.I16, 0),
+    (torch.int8, DType.I8, 0),
+    (torch.uint8, DType.U8, 1),
+    (torch.bool, DType.BOOL, 6),
+)
+
+PRIMITIVE = {t: d for t, d, _ in _TYPES}
+"""The primitives' type of a type of PyTorch."""
+TORCH = {d: t for t, d, _ in _TYPES}
+"""PyTorch's type of a type of the primitives."""
+DLPACK = {
+    **{t: (code, d.bits) for t, d, code in _TYPES},
+    torch.complex64: (5, 64), torch.complex128: (5, 128),
+}  # fmt: skip
+"""(code, bits) by which a DLPack capsule names a type. Complex numbers are stored; no program computes with them."""
+COMPUTED = frozenset({DType.F32, DType.BF16, DType.I64, DType.I32, DType.I16, DType.I8, DType.U8, DType.BOOL})
+"""Types that programs compute with; others have CPU kernels."""

@@ -1,0 +1,115 @@
+"""Batch and layer normalization with their gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.formula import Term
+from habana_tf.torch.ops.row import Call, Operand, overload
+
+
+def _count(x: Node, axes: Sequence[int]) -> float:
+    return float(math.prod(int(str(x.shape[a])) for a in axes))
+
+
+class _Channels:
+    """Of x[N, C, ...]: the axes that statistics run over, and values of channels as terms that broadcast over x."""
+
+    def __init__(self, c: Call, x: Node) -> None:
+        self.c, self.x = c, x
+        self.axes = [k for k in range(x.rank) if k != 1]
+        self.count = _count(x, self.axes)
+
+    def over(self, node: Node | None, missing: float) -> Term:
+        """One value per channel; a constant where there is none."""
+        c, shape = self.c, [1, self.x.shape[1], *([1] * (self.x.rank - 2))]
+        if node is None:
+            return Term(c.b, c.b.const(missing, DType.F32, shape))
+        return Term(c.b, c.b.reshape(c.b.cast(node, DType.F32), shape))
+
+    def flat(self, t: Term) -> Node:
+        return self.c.b.reshape(t.node, (self.x.shape[1],))
+
+
+@overload("native_batch_norm", writes=["running_mean", "running_var"], floats=True)
+def batch_norm(
+    c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node | None, running_var: Node | None,
+    training: bool, momentum: float, eps: float,
+) -> list[Node | None]:  # fmt: skip
+    """y, mean and 1 / sqrt(variance + eps) of the batch; then the new running statistics."""
+    ch, t = _Channels(c, x), c.term(x)
+    scale, shift = ch.over(weight, 1.0), ch.over(bias, 0.0)
+    if not training:
+        mean, variance = ch.over(running_mean, 0.0), ch.over(running_var, 1.0)
+        y = (t - mean) * ((variance + eps).map("rsqrt") * scale) + shift
+        nothing = c.b.const(0, DType.F32, (0,))
+        return [y.node, nothing, nothing, running_mean, running_var]
+    mean = t.sum(ch.axes) / ch.count
+    away = t - mean
+    variance = (away * away).sum(ch.axes) / ch.count
+    inverse = (variance + eps).map("rsqrt")
+    made: list[Node | None] = [(away * (inverse * scale) + shift).node, ch.flat(mean), ch.flat(inverse)]
+    spread = variance * (ch.count / max(ch.count - 1.0, 1.0))
+    for old, new in ((running_mean, mean), (running_var, spread)):
+        mixed = None if old is None else ch.over(old, 0.0) * (1.0 - momentum) + new * momentum
+        made.append(None if mixed is None else ch.flat(mixed))
+    return made
+
+
+@overload("native_batch_norm_backward", floats=True)
+def batch_norm_backward(
+    c: Call, dy: Node, x: Node, weight: Node | None, running_mean: Node | None, running_var: Node | None,
+    save_mean: Node | None, save_invstd: Node | None, train: bool, eps: float, output_mask: Sequence[bool],
+) -> list[Node | None]:  # fmt: skip
+    """With s = 1 / sqrt(variance + eps) and d = x - mean; in training
+    dx = weight * s * (dy - mean(dy) - d * s^2 * mean(dy * d)), else dx = weight * s * dy."""
+    ch = _Channels(c, x)
+    grad, t = c.term(dy, DType.F32), c.term(x, DType.F32)
+    if train:
+        mean, inverse = ch.over(save_mean, 0.0), ch.over(save_invstd, 1.0)
+    else:
+        mean, inverse = ch.over(running_mean, 0.0), (ch.over(running_var, 1.0) + eps).map("rsqrt")
+    away = t - mean
+    added, projected = grad.sum(ch.axes), (grad * away).sum(ch.axes)
+    centred = grad
+    if train:
+        centred = grad - added / ch.count - away * (inverse * inverse * (projected / ch.count))
+    dx = (centred * (inverse * ch.over(weight, 1.0))).node
+    made = [dx, ch.flat(projected * inverse), ch.flat(added)]
+    return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]
+
+
+@overload("native_layer_norm", floats=True)
+def layer_norm(
+    c: Call, x: Node, normalized_shape: Sequence[int], weight: Node | None, bias: Node | None, eps: float
+) -> list[Node]:
+    axes = list(range(x.rank - len(normalized_shape), x.rank))
+    t, count = c.term(x), _count(x, axes)
+    mean = t.sum(axes) / count
+    away = t - mean
+    inverse = ((away * away).sum(axes) / count + eps).map("rsqrt")
+    y = away * inverse
+    if weight is not None:
+        y = y * c.term(weight)
+    if bias is not None:
+        y = y + c.term(bias)
+    return [y.node, mean.node, inverse.node]
+
+
+@overload("native_layer_norm_backward", floats=True)
+def layer_norm_backward(
+    c: Call, dy: Node, x: Node, normalized_shape: Sequence[int], mean: Node, rstd: Node, weight: Node | None,
+    bias: Operand | None, output_mask: Sequence[bool],
+) -> list[Node | None]:  # fmt: skip
+    inner = x.rank - len(normalized_shape)
+    axes, rows = list(range(inner, x.rank)), list(range(inner))
+    count = _count(x, axes)
+    grad, inverse = c.term(dy, DType.F32), c.term(rstd, DType.F32)
+    normal = (c.term(x, DType.F32) - c.term(mean, DType.F32)) * inverse
+    scaled = grad if weight is None else grad * c.term(weight, DType.F32)
+    dx = inverse * (scaled - scaled.sum(axes) / count - normal * ((scaled * normal).sum(axes) / count))
+    made = [dx.node, c.b.reduce("sum", (grad * normal).node, rows), c.b.reduce("sum", grad.node, rows)]
+    return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]

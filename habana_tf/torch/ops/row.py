@@ -1,0 +1,141 @@
+"""A row of the table of overloads, and the decorator with which a family module adds one.
+
+    @overload("mul.Tensor", "mul_.Tensor")
+    def mul(c: Call, x: Operand, y: Operand) -> Node:
+        return c.elementwise("mul", x, y)
+
+A lowering is called with the overload's arguments: a `Node` for a tensor and for a number that is known only at run
+time, Python's values for the rest. It returns the overload's own results, then the new values of what it writes beside
+its results; of an in-place overload the result is the new value. Results are cast to the types that PyTorch's meta
+kernels say, so one lowering serves `add.Tensor` and `add_.Tensor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import row as other_table
+from habana_tf.lowering.formula import Term
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.table import lookup
+
+Operand = Node | bool | int | float
+Lower = Callable[..., "Node | Sequence[Node | None]"]
+Result = tuple[tuple[int, ...], DType]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table knows of one overload.
+
+    runtime: arguments whose numbers are read when a program runs, so that another number is no other program. writes:
+    arguments that it writes and whose annotation in PyTorch's schema does not say so. meta: the overload whose meta
+    kernel gives the results' shapes, where its own has none. drops: values of the old contents of what it writes are
+    not read. floats: it takes floating-point numbers only, other types have CPU kernels.
+    """
+
+    name: str
+    lower: Lower
+    runtime: frozenset[str] = frozenset()
+    writes: tuple[str, ...] = ()
+    meta: str = ""
+    drops: bool = False
+    floats: bool = False
+
+
+ROWS: dict[str, Row] = {}
+"""By overload, of the family modules imported so far."""
+
+
+def overload(
+    *names: str,
+    runtime: Sequence[str] = (),
+    writes: Sequence[str] = (),
+    meta: str = "",
+    drops: bool = False,
+    floats: bool = False,
+) -> Callable[[Lower], Lower]:
+    """Adds a row for each of `names`; the other arguments are those of `Row`."""
+
+    def add(lower: Lower) -> Lower:
+        for name in names:
+            if name in ROWS:
+                raise ValueError(f"{name} has two rows in the table of overloads")
+            ROWS[name] = Row(name, lower, frozenset(runtime), tuple(writes), meta, drops, floats)
+        return lower
+
+    return add
+
+
+_NO_ROW = other_table.Row("", lambda c: [], {})
+
+
+@dataclass
+class Call:
+    """One overload being lowered. results: shape and type of each of its results."""
+
+    context: LoweringContext
+    name: str
+    results: Sequence[Result]
+
+    @property
+    def b(self) -> Builder:
+        """Makes primitives."""
+        return self.context.b
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the first result."""
+        return self.results[0][0]
+
+    @property
+    def dtype(self) -> DType:
+        """Of the first result."""
+        return self.results[0][1]
+
+    def node(self, x: Operand, dtype: DType) -> Node:
+        """An operand in a type; a number becomes a constant."""
+        return self.b.cast(x, dtype) if isinstance(x, Node) else self.b.const(x, dtype)
+
+    def term(self, x: Operand, dtype: DType | None = None) -> Term:
+        """An operand of a formula, in the accumulator type of `dtype` or of the first result."""
+        return Term(self.b, self.node(x, (dtype or self.dtype).accumulator))
+
+    def elementwise(self, fn: str, *operands: Operand) -> Node:
+        """A scalar function in the type of the first result."""
+        terms = [self.term(x) for x in operands]
+        if len(terms) == 1:
+            return self.b.map(fn, terms[0].node)
+        return self.b.binary(fn, terms[0].node, terms[1].node)
+
+    def existing(self, op: str, inputs: dict[str, Node], **attrs: Any) -> list[Node]:
+        """The results of an op of the other front end's table, which has the same meaning. inputs: by the names that
+        its lowering uses, in its order."""
+        row = lookup(op)
+        if row is None:
+            raise LoweringError(f"{self.name} wants {op}, which has no row")
+        slices = {name: slice(k, k + 1) for k, name in enumerate(inputs)}
+        made = row.lower(Lowering(self.context, op, self.name, [*inputs.values()], attrs, row, slices))
+        return [made] if isinstance(made, Node) else list(made)
+
+    def in_range(self, argument: str, indices: Node, bound: Extent) -> None:
+        """Has each launch look whether all indices are in [0, bound)."""
+        row = Lowering(self.context, self.name, self.name, [], {}, _NO_ROW, {})
+        row.in_range(argument, indices, bound)
+
+    def refused(self, what: str) -> LoweringError:
+        """What to raise for arguments that have no lowering: the op then runs on the CPU."""
+        return LoweringError(f"{self.name}: {what} has no lowering")
+
+    def literal(self, values: Sequence[int]) -> Node:
+        """A vector of int32 that is known."""
+        return self.b.literal(np.array(values, np.int32))

@@ -1,0 +1,71 @@
+"""What the front end uses of PyTorch without a promise that it stays: all in one list, looked at before the device is
+made.
+
+PyTorch has a device type for backends of others, PrivateUse1, whose public interface is for backends in C++. From
+Python the same can be had through a few names with an underscore. `missing` says which of them a release has not.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import torch
+
+TESTED = ((2, 13), (2, 13))
+"""First and last release of PyTorch that this version is tested with."""
+
+NAMES = {
+    "torch.utils.backend_registration._setup_privateuseone_for_python_backend": "names the device and registers it",
+    "torch._C._acc.PrivateUse1Hooks": "answers PyTorch's questions about the device",
+    "torch._C._acc.DeviceGuard": "is what switches devices, of which there is one",
+    "torch._C._from_dlpack": "makes a tensor on an address, and says when nothing uses it any more",
+    "torch._C.DispatchKey.CPU": "names the kernels of views, which read no element",
+    "torch._ops.OpOverload._op_dk": "runs them on tensors of the device",
+    "torch._dynamo.backends.registry.register_backend": "makes a backend of torch.compile known by name",
+}
+"""By name, what it is used for."""
+
+
+class UnsupportedTorch(ImportError):
+    """This release of PyTorch lacks what the device is made of."""
+
+
+def missing(root: Any = torch) -> list[str]:
+    """The names that this PyTorch has not."""
+    return [name for name in NAMES if not _has(root, name.removeprefix("torch."))]
+
+
+def _has(root: Any, path: str) -> bool:
+    import importlib
+
+    parts = path.split(".")
+    for count in range(len(parts) - 1, 0, -1):  # a module that `import torch` leaves out
+        try:
+            importlib.import_module(".".join(["torch", *parts[:count]]))
+            break
+        except ImportError:
+            continue
+    try:
+        reduce(getattr, parts, root)
+    except AttributeError:
+        return False
+    return True
+
+
+def check() -> None:
+    """Raises UnsupportedTorch where a name is missing."""
+    gone = missing()
+    if gone:
+        first, last = (".".join(map(str, release)) for release in TESTED)
+        uses = "; ".join(f"{name}, which {NAMES[name]}" for name in gone)
+        raise UnsupportedTorch(
+            f"the device hpu cannot be made with PyTorch {torch.__version__}, which has no {uses}. "
+            f"Install one that is tested: torch>={first},<={last}.*"
+        )
+
+
+def release() -> tuple[int, int]:
+    """The first two numbers of PyTorch's release."""
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
