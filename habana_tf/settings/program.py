@@ -37,6 +37,14 @@ HABANA_SIM_HOROVOD = Setting(
     "a module of this package.",
 )
 
+# --- PyTorch ---
+
+PT_HPU_LAZY_MODE = Setting(
+    "PT_HPU_LAZY_MODE", False, kind.SWITCH,
+    "Whether ops of PyTorch wait for mark_step() or a read by the host and become one program; without it each op is "
+    "a program by itself.",
+)
+
 # --- precision ---
 
 TF_BF16_CONVERSION = Setting(

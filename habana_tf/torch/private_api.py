@@ -21,7 +21,7 @@ NAMES = {
     "torch._C._acc.DeviceGuard": "is what switches devices, of which there is one",
     "torch._C._from_dlpack": "makes a tensor on an address, and says when nothing uses it any more",
     "torch._C.DispatchKey.CPU": "names the kernels of views, which read no element",
-    "torch._ops.OpOverload._op_dk": "runs them on tensors of the device",
+    "torch.ops.aten.view.default._op_dk": "runs them on tensors of the device",
     "torch._dynamo.backends.registry.register_backend": "makes a backend of torch.compile known by name",
 }
 """By name, what it is used for."""

@@ -92,14 +92,15 @@ class Memory:
 
     # -- blocks -------------------------------------------------------------------------------------------
 
-    def tensor(self, shape: Shape, strides: Shape, dtype: torch.dtype, nbytes: int, order: Shape) -> torch.Tensor:
-        """A new tensor. nbytes: of its storage, which holds elements of the shape `order`, row by row."""
+    def tensor(
+        self, shape: Shape, strides: Shape, dtype: torch.dtype, nbytes: int, order: Shape
+    ) -> tuple[torch.Tensor, Block]:
+        """A new tensor and its block. nbytes: of its storage, which holds elements of the shape `order`, row by row."""
         block = self._take(nbytes)
         block.shape, block.dtype, block.size = order, dtype, nbytes
         code, bits = DLPACK[dtype]
         capsule = _bridge.lend(block.address, _EXTENSION, code, bits, shape, strides, True)
-        made: torch.Tensor = torch._C._from_dlpack(capsule)
-        return made
+        return torch._C._from_dlpack(capsule), block
 
     def of(self, t: torch.Tensor) -> Block:
         """The block under a tensor of the device."""

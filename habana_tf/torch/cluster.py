@@ -1,0 +1,227 @@
+"""A recorded program as a cluster: the form in which the resolver, the recipe cache and the model of a card take it.
+
+A recording is plain data, and so is the serialized cluster (a Python literal):
+
+    Recording(inputs, floats, integers, ops, outputs, updates)
+    op        (overload, arguments, targets, results)
+    argument  ("value", (op, output), view)    a tensor: contents of a storage, op -1 an input; view None for all of it
+              ("float" | "integer", k)         number k of those that are read at run time
+              ("type", name)  ("list", (...))  ("literal", value)
+    target    (contents, view): what an op writes into; contents None where all of it is written
+    result    (shape, type, order): order is the permutation in which its storage holds it, None for row-major
+
+The values that pass between ops are contents of storages, in row-major order; views are taken where they are read and
+put back where they are written (see `views`). Numbers that change from step to step are elements of two vectors, the
+last inputs of a cluster.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp, Ref
+from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.ir.dtypes import DType, from_label
+from habana_tf.ir.primitives import Node
+from habana_tf.resolver.keys import PACKAGE, digest_of
+from habana_tf.torch import views
+from habana_tf.torch.ops.row import Call
+from habana_tf.torch.ops.table import rows
+
+Argument = tuple[Any, ...]
+Target = tuple[Ref | None, views.Geometry | None, tuple[int, ...]]
+"""Contents, view, and the shape of the contents."""
+Result = tuple[tuple[int, ...], str, tuple[int, ...] | None]
+RecordedOp = tuple[str, tuple[Argument, ...], tuple[Target, ...], tuple[Result, ...]]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """See above. inputs: shape and type of each storage that is read. floats, integers: how many numbers are read at
+    run time. outputs: contents that storages get; updates: for each the input that is the same storage, -1 for none."""
+
+    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    floats: int
+    integers: int
+    ops: tuple[RecordedOp, ...]
+    outputs: tuple[Ref, ...]
+    updates: tuple[int, ...]
+
+    def numbers(self) -> list[tuple[int, DType]]:
+        """How many numbers of which type are read at run time, where there are any."""
+        return [(n, d) for n, d in ((self.floats, DType.F32), (self.integers, DType.I64)) if n]
+
+
+@dataclass
+class TorchOp(ClusterOp):
+    """record: the op as data. floats, integers: the inputs of the cluster that hold numbers; -1 for none."""
+
+    record: RecordedOp
+    floats: int = -1
+    integers: int = -1
+
+    def lower(self, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:
+        overload, arguments, targets, results = self.record
+        row = rows().get(overload)
+        if row is None:
+            raise LoweringError(f"{overload} has no row in the table of overloads")
+        given = dict(zip(self.inputs, inputs, strict=True))
+        call = Call(context, overload, [(shape, from_label(label)) for shape, label, _ in results])
+        positional, named = [], {}
+        for argument in arguments:
+            if argument[0] == "named":
+                named[argument[1]] = self._value(argument[2], given, context)
+            else:
+                positional.append(self._value(argument, given, context))
+        made = row.lower(call, *positional, **named)
+        nodes = [made] if isinstance(made, Node) or made is None else list(made)
+        if len(nodes) != len(results):
+            raise LoweringError(f"{overload}: its lowering gave {len(nodes)} results, {len(results)} are wanted")
+        return self._stored(nodes, given, context)
+
+    def _value(self, argument: Argument, given: dict[Ref, Node], context: LoweringContext) -> Any:
+        """What a lowering gets for an argument."""
+        b = context.b
+        kind, what, *rest = argument
+        if kind == "value":
+            (geometry,) = rest
+            return given[what] if geometry is None else views.read(b, given[what], _layout(given[what], geometry))
+        if kind in ("float", "integer"):
+            vector = given[-1, self.floats if kind == "float" else self.integers]
+            return b.reshape(b.slice(vector, (what,), (1,)), ())
+        if kind == "list":
+            return [self._value(part, given, context) for part in what]
+        return from_label(what) if kind == "type" else what
+
+    def _stored(self, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext) -> list[Node]:
+        """The contents of the storages that get the results."""
+        b = context.b
+        _, _, targets, results = self.record
+        fresh = len(results) - len(targets)
+        out = []
+        for k, (node, (shape, label, order)) in enumerate(zip(nodes, results, strict=True)):
+            if node is None:
+                out.append(b.const(0, from_label(label), shape))
+                continue
+            node = b.expand(b.cast(node, from_label(label)), shape)
+            if k >= fresh:
+                contents, geometry, whole = targets[k - fresh]
+                if contents is None and geometry is not None:
+                    base = b.const(0, node.dtype, whole)
+                    node = views.write(b, base, node, _layout(base, geometry))
+                elif geometry is not None and contents is not None:
+                    node = views.write(b, given[contents], node, _layout(given[contents], geometry))
+            elif order is not None:
+                node = b.permute(node, order)
+            out.append(node)
+        return out
+
+
+def _layout(contents: Node, geometry: views.Geometry) -> views.Layout:
+    assert isinstance(contents.numel, int)
+    found = views.layout(contents.numel, geometry)
+    if found is None:
+        raise LoweringError(f"a view of shape {geometry[0]} and strides {geometry[1]} has no layout")
+    return found
+
+
+@dataclass(eq=False)
+class TorchCluster(Cluster):
+    """A cluster whose ops are overloads of ATen."""
+
+    recording: Recording | None = None
+
+    framework = "PyTorch"
+
+    @functools.cached_property
+    def content(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @classmethod
+    def read(cls, data: bytes) -> TorchCluster:
+        return cluster_of(Recording(*ast.literal_eval(data.decode())))
+
+    def computed(self) -> list[tuple[str, object]]:
+        """See `Cluster.computed`: the recording and the lowerings of both tables."""
+        return [*super().computed(), ("framework", "torch"), ("lowerings", lowerings_version())]
+
+    @functools.cached_property
+    def has_bf16(self) -> bool:
+        assert self.recording is not None
+        label = DType.BF16.label
+        return any(t == label for _, t in self.recording.inputs) or any(
+            result[1] == label for op in self.recording.ops for result in op[3]
+        )
+
+
+def cluster_of(recording: Recording) -> TorchCluster:
+    """The cluster of a recording, with a name that follows from its content."""
+    data = repr((
+        recording.inputs, recording.floats, recording.integers, recording.ops, recording.outputs, recording.updates,
+    )).encode()  # fmt: skip
+    count = len(recording.inputs)
+    floats = count if recording.floats else -1
+    integers = count + (recording.floats > 0) if recording.integers else -1
+    nodes = [op_of(k, record, floats, integers) for k, record in enumerate(recording.ops)]
+    updated = set(recording.updates)
+    inputs = [
+        Arg(from_label(label), False, f"input_{k}", k in updated) for k, (_, label) in enumerate(recording.inputs)
+    ]
+    inputs += [Arg(dtype, False, "numbers") for _, dtype in recording.numbers()]
+    results = []
+    for (at, output), update in zip(recording.outputs, recording.updates, strict=True):
+        label = recording.inputs[output][1] if at < 0 else recording.ops[at][3][output][1]
+        results.append(Arg(from_label(label), False, f"output_{len(results)}", update >= 0, update))
+    name = f"torch_{hashlib.sha256(data).hexdigest()[:12]}"
+    return TorchCluster(name, inputs, nodes, list(recording.outputs), results, [], data, recording)
+
+
+def op_of(index: int, record: RecordedOp, floats: int, integers: int) -> TorchOp:
+    """A recorded op. floats, integers: the inputs that hold numbers."""
+    refs: dict[Ref, None] = {}
+
+    def walk(argument: Argument) -> None:
+        kind, what, *rest = argument
+        if kind == "value":
+            refs[what] = None
+        elif kind in ("float", "integer"):
+            refs[-1, floats if kind == "float" else integers] = None
+        elif kind == "list":
+            for part in what:
+                walk(part)
+        elif kind == "named":
+            walk(rest[0])
+
+    for argument in record[1]:
+        walk(argument)
+    for contents, _, _ in record[2]:
+        if contents is not None:
+            refs[contents] = None
+    return TorchOp(index, record[0], f"{record[0]}_{index}", tuple(refs), record, floats, integers)
+
+
+def signature(recording: Recording) -> list[tuple[int, tuple[int, ...], bytes | None]]:
+    """What a launch of it meets: number of the element type and shape of each input."""
+    met: list[tuple[int, tuple[int, ...], bytes | None]] = []
+    met += [(from_label(label).number, shape, None) for shape, label in recording.inputs]
+    return met + [(dtype.number, (n,), None) for n, dtype in recording.numbers()]
+
+
+def nbytes(shape: Sequence[int], dtype: DType) -> int:
+    """Bytes of a storage's contents."""
+    return math.prod(shape) * dtype.bytes
+
+
+@functools.cache
+def lowerings_version() -> str:
+    """SHA-256 over what makes a program of a recording."""
+    here = Path(__file__).parent
+    own = [*(here / "ops").glob("*.py"), here / "views.py", here / "cluster.py"]
+    return digest_of(sorted({*own, *(PACKAGE / "lowering").rglob("*.py")}))

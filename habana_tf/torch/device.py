@@ -1,0 +1,88 @@
+"""The device `hpu` of PyTorch: names it, registers its kernels, and answers PyTorch's questions about it.
+
+One process has one card, as under TensorFlow; loading claims it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import torch
+
+from habana_tf import log
+from habana_tf.hardware import claim
+from habana_tf.hardware.cards import Card
+from habana_tf.settings import PT_HPU_LAZY_MODE
+from habana_tf.torch import hpu, private_api
+from habana_tf.torch.kernels import Kernels
+from habana_tf.torch.recording import Recorder
+from habana_tf.torch.storage import Memory
+
+_log = logging.getLogger("habana_tf")
+_lock = threading.Lock()
+_device: Device | None = None
+
+
+class Device:
+    """The device of this process."""
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self.memory = Memory(card.chip.hbm_bytes)
+        self.recorder = Recorder(self.memory, PT_HPU_LAZY_MODE.get())
+        self.kernels = Kernels(self.recorder)
+
+
+def load() -> Device:
+    """Makes `torch.device("hpu")` work; a second call gives the same device.
+
+    Raises private_api.UnsupportedTorch, hardware.cards.CardError or settings.SettingError.
+    """
+    global _device
+    with _lock:
+        if _device is not None:
+            return _device
+        private_api.check()
+        first, last = private_api.TESTED
+        if not first <= private_api.release() <= last:
+            _log.warning("PyTorch %s is not among the tested releases: it may work, or not", torch.__version__)
+        log.configure()
+        device = Device(claim.claim())
+        from torch._C._acc import DeviceGuard, PrivateUse1Hooks
+        from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+        hpu.attach(device.memory, device.recorder, device.card)
+        _setup_privateuseone_for_python_backend(
+            "hpu", hpu, _hooks(PrivateUse1Hooks), _guard(DeviceGuard)
+        )  # fmt: skip
+        device.kernels.register()
+        _device = device
+        return device
+
+
+def _hooks(base: Any) -> Any:
+    class Hooks(base):  # type: ignore[misc]
+        """What PyTorch's core asks of a device."""
+
+        def is_available(self) -> bool:
+            return True
+
+        def has_primary_context(self, index: int) -> bool:
+            return True
+
+        def is_built(self) -> bool:
+            return True
+
+    return Hooks()
+
+
+def _guard(base: Any) -> Any:
+    class Guard(base):  # type: ignore[misc]
+        """What switches devices; there is one."""
+
+        def type_(self) -> Any:
+            return torch._C._autograd.DeviceType.PrivateUse1
+
+    return Guard()

@@ -1,0 +1,137 @@
+"""Registers the device's kernels with PyTorch's dispatcher: memory, views, copies, the rows of the table, and the
+fallback for all others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.torch import fallback
+from habana_tf.torch.element_types import DLPACK
+from habana_tf.torch.ops.table import rows
+from habana_tf.torch.recording import Recorder
+from habana_tf.torch.step import Kernel, Refused, contiguous_strides, order_of_strides
+
+_KEY = "PrivateUse1"
+_VIEWS = ("view", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype", "set_.source_Storage_storage_offset",
+          "set_.source_Tensor", "set_.source_Storage", "is_set_to")  # fmt: skip
+"""Overloads whose CPU kernels read no element: they make another tensor of the same storage."""
+_COMPOSITE = ("alias",)
+"""Of these, those that PyTorch has for every device already."""
+
+
+class Kernels:
+    """The registrations, which last as long as this object."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._aten = torch.library.Library("aten", "IMPL")
+        self._all = torch.library.Library("_", "IMPL")
+        self.missing: list[str] = []
+
+    def register(self) -> None:
+        """Registers all."""
+        self._all.fallback(self._fallback, _KEY)
+        for name in _VIEWS:
+            if name not in _COMPOSITE:
+                self._aten.impl(name, _view(name), _KEY)
+        self._aten.impl("empty.memory_format", self._empty, _KEY)
+        self._aten.impl("empty_strided", self._empty_strided, _KEY)
+        self._aten.impl("resize_", self._resize, _KEY)
+        self._aten.impl("_copy_from", self._copy_from, _KEY)
+        self._aten.impl("_copy_from_and_resize", self._copy_from, _KEY)
+        self._aten.impl("_local_scalar_dense", self._item, _KEY)
+        for name, row in sorted(rows().items()):
+            if name == "copy_":
+                continue  # comes as _copy_from
+            try:
+                kernel = Kernel.of(row)
+            except AttributeError:
+                self.missing.append(name)
+                continue
+            self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
+        self._copy = Kernel.of(rows()["copy_"])
+
+    def _recorded(self, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.recorder.record(kernel, args, kwargs)
+        except Refused as why:
+            return fallback.run(self.recorder, _on_host(kernel), args, kwargs, str(why))
+
+    def _fallback(self, overload: Any, *args: Any, **kwargs: Any) -> Any:
+        return fallback.run(self.recorder, overload, args, kwargs, fallback.NO_ROW)
+
+    # -- memory -------------------------------------------------------------------------------------------
+
+    def _empty(
+        self, size: Sequence[int], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+        pin_memory: bool | None = None, memory_format: torch.memory_format | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        shape = tuple(size)
+        if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+            return self._new(shape, contiguous_strides(shape), dtype)
+        like = torch.empty(shape, dtype=dtype, device="meta", memory_format=memory_format)
+        return self._new(shape, like.stride(), dtype)
+
+    def _empty_strided(
+        self, size: Sequence[int], stride: Sequence[int], *, dtype: torch.dtype | None = None, layout: Any = None,
+        device: Any = None, pin_memory: bool | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        return self._new(tuple(size), tuple(stride), dtype)
+
+    def _new(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:
+        kind = dtype or torch.get_default_dtype()
+        if kind not in DLPACK:
+            raise TypeError(f"HPU has no tensors of {kind}")
+        count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        order = order_of_strides(shape, strides)
+        held = (count,) if order is None else tuple(shape[k] for k in order)
+        with self.recorder.lock:
+            recorder = self.recorder
+            recorder.collect()
+            return recorder.memory.tensor(shape, strides, kind, count * DLPACK[kind][1] // 8, held)[0]
+
+    def _resize(self, t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
+        """Another size: of new memory where the old is too small, with the old elements in front."""
+        shape = tuple(size)
+        if shape == t.shape:
+            return t
+        new = self._new(shape, contiguous_strides(shape), t.dtype)
+        kept = min(t.numel(), new.numel())
+        if kept:
+            old = fallback.host_view(self.recorder, t, False).reshape(-1)[:kept]
+            fallback.host_view(self.recorder, new, True).reshape(-1)[:kept].copy_(old)
+        return t.set_(new)  # type: ignore[call-overload, no-any-return]
+
+    # -- copies -------------------------------------------------------------------------------------------
+
+    def _copy_from(self, source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        if source.device.type == "hpu" and target.device.type == "hpu":
+            self._recorded(self._copy, target, source)
+        elif target.device.type == "hpu":
+            fallback.host_view(self.recorder, target, True).copy_(source)
+        else:
+            target.copy_(fallback.host_view(self.recorder, source, False))
+        return target
+
+    def _item(self, t: torch.Tensor) -> Any:
+        return fallback.host_view(self.recorder, t, False).item()
+
+
+def _on_host(kernel: Kernel) -> Any:
+    """The overload of the CPU for one that the device has by another name."""
+    return kernel.meta if kernel.row.name.endswith("_overrideable") else kernel.overload
+
+
+def _view(name: str) -> Callable[..., Any]:
+    packet, _, kind = name.partition(".")
+    overload = getattr(getattr(torch.ops.aten, packet), kind or "default")
+    on_cpu = functools.partial(overload._op_dk, torch._C.DispatchKey.CPU)
+
+    def view(*args: Any, **kwargs: Any) -> Any:
+        return on_cpu(*args, **kwargs)
+
+    return view

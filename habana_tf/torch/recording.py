@@ -1,0 +1,274 @@
+"""Lazy mode: ops of PyTorch are recorded, and become one program when a step ends or the host reads a result.
+
+A training step records the same ops again and again, so recordings are a tree: a node is what was recorded so far, and
+an edge is one op with all that its meaning depends on: the overload, which values it reads, their shapes the first time
+they appear, numbers that are no run-time inputs. To record an op that was met before is to make a tuple, look it up
+and make the tensors that the node says; to end a step is to look the results that are still wanted up at its last node.
+
+    root --(mm, input 0 [8,4], input 1 [4,2])--> . --(relu_, value 0)--> .   ends here: {outputs: program}
+
+Everything slow happens once per node: PyTorch's meta kernels say shapes and refuse wrong arguments, and the lowering is
+rehearsed, so that an op without one goes to the CPU when it is called and not when the program is compiled.
+
+In eager mode each op is a program by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from habana_tf._native import _bridge
+from habana_tf.resolver.resolve import resolve
+from habana_tf.torch.cluster import Recording, cluster_of, signature
+from habana_tf.torch.step import MOST_NUMBERS, Kernel, Number, Operand, Refused, Step
+from habana_tf.torch.storage import Block, Memory
+
+log = logging.getLogger("habana_tf")
+
+MOST_OPS = 20_000
+"""Ops that a program may have; a recording ends after so many."""
+MOST_STEPS = 200_000
+"""Nodes of the tree before it is begun anew."""
+_ALIGNMENT = 64
+
+
+class Launch:
+    """A program that runs on the addresses of blocks."""
+
+    def __init__(self, recording: Recording, memory: Memory) -> None:
+        met = signature(recording)
+        bound = resolve(cluster_of(recording), met, memory.statistics.reserved)
+        self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
+        self._memory = memory
+
+    def run(self, inputs: list[int], outputs: list[int]) -> None:
+        """Runs it. Raises what the program raises."""
+        size = self._native.workspace
+        if not size:
+            self._native.run(inputs, outputs, 0)
+            return
+        block = self._memory.workspace(size)
+        try:
+            self._native.run(inputs, outputs, block.address)
+        finally:
+            self._memory.release(block)
+
+
+class Recorder:
+    """The recording of one card. lazy: whether ops wait for `flush`."""
+
+    def __init__(self, memory: Memory, lazy: bool) -> None:
+        self.memory, self.lazy = memory, lazy
+        self.lock = threading.RLock()
+        self.programs = 0
+        self._root = self._step = Step(-1)
+        self._steps = 0
+        self._number = 0
+        self._inputs: list[Block] = []
+        self._pending: dict[int, Block] = {}
+        self._numbers: tuple[list[float], list[int]] = ([], [])
+        self._vectors = [_aligned(MOST_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
+
+    # -- recording ----------------------------------------------------------------------------------------
+
+    def record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises Refused for
+        a call that no program can have, and what PyTorch raises for wrong arguments."""
+        with self.lock:
+            marks = len(self._inputs), len(self._numbers[0]), len(self._numbers[1])
+            try:
+                entry = self._entry(kernel, args, kwargs)
+                step = self._step.then.get(entry)
+                if step is None:
+                    step = self._new(kernel, entry, args, kwargs)
+                if step.refused:
+                    raise Refused(step.refused)
+            except BaseException:
+                self._undo(*marks)
+                raise
+            made = self._results(step, args, kwargs)
+            self._step = step
+            if not self.lazy or step.index >= MOST_OPS or len(self._numbers[0]) > MOST_NUMBERS - 64:
+                self.flush()
+            return made
+
+    def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """All that a call's meaning depends on."""
+        slots: list[Any] = [kernel.row.name]
+        runtime = kernel.runtime
+        for k, a in enumerate(args):
+            if isinstance(a, torch.Tensor):
+                slots.append(self._operand(a))
+            elif k in runtime and isinstance(a, (int, float)):
+                slots.append(self._scalar(a))
+            else:
+                slots.append(self._other(a))
+        for name, a in kwargs.items():
+            slots.append(name)
+            if name in kernel.row.runtime and isinstance(a, (int, float)):
+                slots.append(self._scalar(a))
+            else:
+                slots.append(self._operand(a) if isinstance(a, torch.Tensor) else self._other(a))
+        return tuple(slots)
+
+    def _other(self, a: Any) -> Any:
+        """An argument that is no tensor, as it stands in an entry. False is not 0 there."""
+        if isinstance(a, (list, tuple)):
+            return tuple(self._operand(x) if isinstance(x, torch.Tensor) else self._other(x) for x in a)
+        return (type(a).__name__, a) if isinstance(a, (bool, int, float)) else a
+
+    def _operand(self, t: torch.Tensor) -> Operand:
+        """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
+        block = self.memory.blocks.get(t.untyped_storage().data_ptr())
+        if block is None:
+            return self._of_host(t)
+        value: Any = block.value
+        if value is None:
+            if block.reader != self._number:
+                block.reader, block.place = self._number, len(self._inputs)
+                self._inputs.append(block)
+                value = (-1, block.place, block.shape, block.dtype)
+            else:
+                value = (-1, block.place)
+        shape = t.shape
+        if t.dtype is not block.dtype:
+            raise Refused("a tensor views memory as another type")
+        if shape == block.shape and t.is_contiguous():
+            return value
+        return (value, tuple(shape), t.stride(), t.storage_offset())
+
+    def _of_host(self, t: torch.Tensor) -> Operand:
+        """A tensor of the CPU: a number, or nothing that an op of the device takes."""
+        if t.device.type != "cpu" or t.dim():
+            raise Refused(f"a tensor is on {t.device}")
+        return self._scalar(t.item(), t.dtype)
+
+    def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
+        """A number that is read at run time."""
+        if isinstance(a, float):
+            self._numbers[0].append(a)
+            return Number("float", len(self._numbers[0]) - 1, dtype)
+        self._numbers[1].append(a)
+        return Number("integer", len(self._numbers[1]) - 1, dtype)
+
+    def _undo(self, inputs: int, floats: int, integers: int) -> None:
+        """Forgets what a call that is not recorded has read."""
+        for block in self._inputs[inputs:]:
+            block.reader = -1
+        del self._inputs[inputs:], self._numbers[0][floats:], self._numbers[1][integers:]
+
+    def _new(self, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Step:
+        self._steps += 1
+        step = Step.of(self._step, kernel, entry, args, kwargs, self.memory)
+        self._step.then[entry] = step
+        return step
+
+    def _results(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """New tensors, and arguments that were written; their blocks get values of the program."""
+        memory, index = self.memory, step.index
+        made: list[Any] = []
+        for k, fresh in enumerate(step.fresh):
+            if fresh is None:
+                made.append(None)
+                continue
+            t, block = memory.tensor(*fresh)
+            block.value = (index, k)
+            self._pending[block.address] = block
+            made.append(t)
+        for k, where in enumerate(step.written):
+            block = memory.of(args[where] if isinstance(where, int) else kwargs[where])
+            block.value = (index, len(step.fresh) + k)
+            self._pending[block.address] = block
+        for where in step.returned:
+            made.append(args[where] if isinstance(where, int) else kwargs[where])
+        return made[0] if step.single else tuple(made)
+
+    def collect(self) -> None:
+        """Takes back the memory of tensors that are gone, but for what the program has still to read."""
+        number = self._number
+        self.memory.collect(lambda block: block.reader != number)
+
+    # -- running ------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Runs what was recorded. Afterwards memory has all values that tensors can see."""
+        with self.lock:
+            if self._step is self._root:
+                return
+            self.collect()
+            found = [(b.value, b) for b in self._pending.values() if b.value is not None and b.lent]
+            found.sort(key=lambda item: item[0])
+            try:
+                if found:
+                    self._run(found)
+            finally:
+                self._reset(found)
+
+    def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
+        number, memory = self._number, self.memory
+        wanted = tuple((value, b.place if b.reader == number else -1) for value, b in found)
+        launch = self._step.launches.get(wanted)
+        if launch is None:
+            launch = self._step.launches[wanted] = Launch(self._step.recording(wanted), memory)
+            self.programs += 1
+        inputs = [b.address for b in self._inputs]
+        for vector, numbers in zip(self._vectors, self._numbers, strict=True):
+            if numbers:
+                vector[: len(numbers)] = numbers
+                inputs.append(vector.ctypes.data)
+        for _, block in found:
+            memory.count(block)
+        launch.run(inputs, [b.address for _, b in found])
+        memory.publish()
+
+    def _reset(self, found: list[tuple[tuple[int, int], Block]]) -> None:
+        self._number += 1
+        for _, block in found:
+            block.value = None
+        for block in self._inputs:
+            if not block.lent and self.memory.blocks.get(block.address) is block:
+                self.memory.release(block)
+        self._inputs.clear()
+        self._pending.clear()
+        self._numbers[0].clear()
+        self._numbers[1].clear()
+        if self._steps > MOST_STEPS:
+            self._root, self._steps = Step(-1), 0
+        self._step = self._root
+
+    def settle(self, t: torch.Tensor, write: bool) -> Block:
+        """Runs what was recorded if memory under a tensor is not what the program so far says, or, before a write,
+        if the program has still to read it. Returns its block."""
+        with self.lock:
+            block = self.memory.of(t)
+            if block.value is not None or write and block.reader == self._number:
+                self.flush()
+            if write:
+                self.memory.count(block)
+            return block
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Makes one program of the ops within, in eager mode too."""
+        before, self.lazy = self.lazy, True
+        try:
+            yield
+        finally:
+            self.lazy = before
+            self.flush()
+
+
+def _aligned(count: int, dtype: Callable[..., Any]) -> Any:
+    """A vector whose address is a multiple of 64."""
+    size = np.dtype(dtype).itemsize
+    raw = np.empty(count * size + _ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % _ALIGNMENT
+    return raw[first : first + count * size].view(dtype)
+
