@@ -59,7 +59,7 @@ class Kernels:
         try:
             return self.recorder.record(kernel, args, kwargs)
         except Refused as why:
-            return fallback.run(self.recorder, _on_host(kernel), args, kwargs, str(why))
+            return fallback.run(self.recorder, kernel.stock, *kernel.on_others(args, kwargs), str(why))
 
     def _fallback(self, overload: Any, *args: Any, **kwargs: Any) -> Any:
         return fallback.run(self.recorder, overload, args, kwargs, fallback.NO_ROW)
@@ -119,11 +119,6 @@ class Kernels:
 
     def _item(self, t: torch.Tensor) -> Any:
         return fallback.host_view(self.recorder, t, False).item()
-
-
-def _on_host(kernel: Kernel) -> Any:
-    """The overload of the CPU for one that the device has by another name."""
-    return kernel.meta if kernel.row.name.endswith("_overrideable") else kernel.overload
 
 
 def _view(name: str) -> Callable[..., Any]:

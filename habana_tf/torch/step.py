@@ -43,12 +43,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Kernel:
-    """An overload with its row. runtime: positions of arguments that are read at run time. writes: the arguments that
+    """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read at run time. writes: the arguments that
     it writes, by position and name, and the returned ones among them."""
 
     row: Row
     overload: Any
-    meta: Any
+    stock: Any
     runtime: frozenset[int]
     names: tuple[str, ...]
     writes: tuple[str, ...]
@@ -67,8 +67,12 @@ class Kernel:
             for r in schema.returns
         )  # fmt: skip
         runtime = frozenset(k for k, name in enumerate(names) if name in row.runtime)
-        meta = _overload(row.meta) if row.meta else overload
-        return cls(row, overload, meta, runtime, names, (*writes, *row.writes), returns)
+        stock = _overload(row.stock) if row.stock else overload
+        return cls(row, overload, stock, runtime, names, (*writes, *row.writes), returns)
+
+    def on_others(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """A call's arguments as `stock` takes them."""
+        return (args, kwargs) if self.row.given is None else (self.row.given(*args, **kwargs), {})
 
     def where(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Where | None:
         """Where a call has an argument; None where it has none or None."""
@@ -156,7 +160,8 @@ class _Filling:
     def fill(self) -> None:
         step, kernel = self.step, self.kernel
         self._check_types()
-        made = kernel.meta(*_to_meta(self.args), **_to_meta(self.kwargs))
+        args, kwargs = kernel.on_others(self.args, self.kwargs)
+        made = kernel.stock(*_to_meta(args), **_to_meta(kwargs))
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         slots = self.entry[1:]
         count = len(self.args)

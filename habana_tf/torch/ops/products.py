@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from habana_tf.ir.primitives import Contraction, Node
 from habana_tf.torch.ops.row import Call, Operand, overload
@@ -54,7 +55,7 @@ def _refuse(c: Call, x: Node, transposed: bool) -> None:
         raise c.refused("a convolution that is transposed or over another number of axes than two")
 
 
-@overload("convolution_overrideable", meta="convolution", floats=True)
+@overload("convolution_overrideable", stock="convolution", floats=True)
 def convolution(
     c: Call, x: Node, w: Node, bias: Node | None, stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
@@ -67,7 +68,12 @@ def convolution(
     return made if bias is None else b.map("add", made, b.broadcast_in_dim(bias, made.shape, (1,)))
 
 
-@overload("convolution_backward_overrideable", meta="convolution_backward", floats=True)
+def _with_bias_sizes(dy: Any, x: Any, w: Any, *rest: Any) -> Sequence[Any]:
+    """The arguments of `convolution_backward`."""
+    return (dy, x, w, [dy.shape[1]], *rest)
+
+
+@overload("convolution_backward_overrideable", stock="convolution_backward", given=_with_bias_sizes, floats=True)
 def convolution_backward(
     c: Call, dy: Node, x: Node, w: Node, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     transposed: bool, output_padding: Sequence[int], groups: int, output_mask: Sequence[bool],

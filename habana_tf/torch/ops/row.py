@@ -38,16 +38,17 @@ class Row:
     """What the table knows of one overload.
 
     runtime: arguments whose numbers are read when a program runs, so that another number is no other program. writes:
-    arguments that it writes and whose annotation in PyTorch's schema does not say so. meta: the overload whose meta
-    kernel gives the results' shapes, where its own has none. drops: values of the old contents of what it writes are
-    not read. floats: it takes floating-point numbers only, other types have CPU kernels.
+    arguments that it writes and whose annotation in PyTorch's schema does not say so. stock: the overload by which other
+    devices have it, where it is one for devices like this only; given: its arguments, from the row's. drops: the old
+    contents of what it writes are not read. floats: it takes floating-point numbers only, other types have CPU kernels.
     """
 
     name: str
     lower: Lower
     runtime: frozenset[str] = frozenset()
     writes: tuple[str, ...] = ()
-    meta: str = ""
+    stock: str = ""
+    given: Callable[..., Sequence[Any]] | None = None
     drops: bool = False
     floats: bool = False
 
@@ -60,7 +61,8 @@ def overload(
     *names: str,
     runtime: Sequence[str] = (),
     writes: Sequence[str] = (),
-    meta: str = "",
+    stock: str = "",
+    given: Callable[..., Sequence[Any]] | None = None,
     drops: bool = False,
     floats: bool = False,
 ) -> Callable[[Lower], Lower]:
@@ -70,7 +72,7 @@ def overload(
         for name in names:
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the table of overloads")
-            ROWS[name] = Row(name, lower, frozenset(runtime), tuple(writes), meta, drops, floats)
+            ROWS[name] = Row(name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats)
         return lower
 
     return add
