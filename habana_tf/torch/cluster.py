@@ -92,6 +92,8 @@ class TorchOp(ClusterOp):
         kind, what, *rest = argument
         if kind == "value":
             (geometry,) = rest
+            if geometry is not None and 0 in geometry[0]:
+                return b.const(0, given[what].dtype, geometry[0])
             return given[what] if geometry is None else views.read(b, given[what], _layout(given[what], geometry))
         if kind in ("float", "integer"):
             vector = given[-1, self.floats if kind == "float" else self.integers]
@@ -113,7 +115,9 @@ class TorchOp(ClusterOp):
             node = b.expand(b.cast(node, from_label(label)), shape)
             if k >= fresh:
                 contents, geometry, whole = targets[k - fresh]
-                if contents is None and geometry is not None:
+                if contents is not None and 0 in shape:
+                    node = given[contents]
+                elif contents is None and geometry is not None:
                     base = b.const(0, node.dtype, whole)
                     node = views.write(b, base, node, _layout(base, geometry))
                 elif geometry is not None and contents is not None:

@@ -220,7 +220,7 @@ class _Filling:
             self.contents[ref] = block.shape, PRIMITIVE[block.dtype].label
             if len(contents) == 4:
                 self.new.append(self.contents[ref])
-        if view and views.layout(math.prod(block.shape), (view[0], view[1], view[2])) is None:
+        if view and 0 not in view[0] and views.layout(math.prod(block.shape), (view[0], view[1], view[2])) is None:
             raise Refused(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
         return ("value", ref, tuple(view) if view else None)
 
@@ -229,6 +229,8 @@ class _Filling:
         t = self._get(where)
         _, contents, geometry = self._read(t, slots[where] if isinstance(where, int) else named[where])
         block = self.memory.of(t)
+        if 0 in t.shape:
+            return (contents, geometry, block.shape)
         if geometry is None:
             return (None if self.kernel.row.drops else contents, None, block.shape)
         lay = views.layout(math.prod(block.shape), geometry)

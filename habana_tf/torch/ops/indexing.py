@@ -17,7 +17,10 @@ def cat(c: Call, tensors: Sequence[Node], dim: int = 0) -> Node:
 
 @overload("index_select")
 def index_select(c: Call, x: Node, dim: int, index: Node) -> Node:
-    b, axis = c.b, dim % max(x.rank, 1)
+    b = c.b
+    if not x.rank:
+        return b.expand(x, c.shape)
+    axis = dim % x.rank
     c.in_range("index", index, x.shape[axis])
     out = b.gather(x, [b.reshape(index, (index.numel,))], [axis])  # its first axis is that of the index
     return b.permute(out, (*range(1, axis + 1), 0, *range(axis + 1, x.rank)))

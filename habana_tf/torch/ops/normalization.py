@@ -45,8 +45,9 @@ def batch_norm(
     if not training:
         mean, variance = ch.over(running_mean, 0.0), ch.over(running_var, 1.0)
         y = (t - mean) * ((variance + eps).map("rsqrt") * scale) + shift
-        nothing = c.b.const(0, DType.F32, (0,))
-        return [y.node, nothing, nothing, running_mean, running_var]
+        unused = [c.b.const(0, DType.F32, shape) for shape, _ in c.results[1:3]]
+        kept = [old for old in (running_mean, running_var) if old is not None]
+        return [y.node, *unused, *kept]
     mean = t.sum(ch.axes) / ch.count
     away = t - mean
     variance = (away * away).sum(ch.axes) / ch.count
@@ -54,8 +55,8 @@ def batch_norm(
     made: list[Node | None] = [(away * (inverse * scale) + shift).node, ch.flat(mean), ch.flat(inverse)]
     spread = variance * (ch.count / max(ch.count - 1.0, 1.0))
     for old, new in ((running_mean, mean), (running_var, spread)):
-        mixed = None if old is None else ch.over(old, 0.0) * (1.0 - momentum) + new * momentum
-        made.append(None if mixed is None else ch.flat(mixed))
+        if old is not None:
+            made.append(ch.flat(ch.over(old, 0.0) * (1.0 - momentum) + new * momentum))
     return made
 
 

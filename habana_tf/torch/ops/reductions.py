@@ -45,18 +45,19 @@ def amin(c: Call, x: Node, dim: Sequence[int] = (), keepdim: bool = False) -> No
 
 @overload("argmax", floats=True)
 def argmax(c: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> Node:
-    flat = c.b.reshape(x, (x.numel,)) if dim is None else x
-    return c.b.reshape(c.b.reduce("argmax", flat, [(dim or 0) % max(flat.rank, 1)]), c.shape)
+    flat = c.b.reshape(x, (x.numel,)) if dim is None or not x.rank else x
+    return c.b.reshape(c.b.reduce("argmax", flat, [(dim or 0) % flat.rank]), c.shape)
 
 
 @overload("linalg_vector_norm", floats=True)
 def vector_norm(c: Call, x: Node, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Node:
-    t, axes = c.term(x), _axes(x, dim)
+    size, axes = c.term(x).map("abs"), _axes(x, dim)
     if ord == 2:
-        made = Term(c.b, c.b.reduce("sum", (t * t).node, axes)).map("sqrt").node
-    elif ord in (math.inf, 1):
-        made = c.b.reduce("sum" if ord == 1 else "max", t.map("abs").node, axes)
+        made = Term(c.b, c.b.reduce("sum", (size * size).node, axes)).map("sqrt").node
+    elif ord == 0:
+        made = c.b.reduce("sum", c.b.cast(size.test("ne", 0.0).node, DType.F32), axes)
+    elif math.isinf(ord) or ord == 1:
+        made = c.b.reduce("sum" if ord == 1 else "max" if ord > 0 else "min", size.node, axes)
     else:
-        powers = t.map("abs").pow(float(ord))
-        made = Term(c.b, c.b.reduce("sum", powers.node, axes)).pow(1.0 / ord).node
+        made = Term(c.b, c.b.reduce("sum", size.pow(float(ord)).node, axes)).pow(1.0 / ord).node
     return c.b.reshape(made, c.shape)
