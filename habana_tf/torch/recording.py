@@ -27,7 +27,7 @@ import torch
 from habana_tf._native import _bridge
 from habana_tf.resolver.resolve import resolve
 from habana_tf.torch.cluster import Recording, cluster_of, signature
-from habana_tf.torch.step import MOST_NUMBERS, Kernel, Number, Operand, Refused, Step
+from habana_tf.torch.step import MOST_NUMBERS, WHOLE, Kernel, Number, Operand, Refused, Step
 from habana_tf.torch.storage import Block, Memory
 
 log = logging.getLogger("habana_tf")
@@ -105,7 +105,7 @@ class Recorder:
         runtime = kernel.runtime
         for k, a in enumerate(args):
             if isinstance(a, torch.Tensor):
-                slots.append(self._operand(a))
+                slots.append(self._operand(a) if k or not kernel.row.drops else self._overwritten(a))
             elif k in runtime and isinstance(a, (int, float)):
                 slots.append(self._scalar(a))
             else:
@@ -143,6 +143,13 @@ class Recorder:
         if shape == block.shape and t.is_contiguous():
             return value
         return (value, tuple(shape), t.stride(), t.storage_offset())
+
+    def _overwritten(self, t: torch.Tensor) -> Operand:
+        """A tensor of which all is replaced: where it is all of its storage, the program does not take what was there."""
+        block = self.memory.of(t)
+        if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
+            return (WHOLE, block.shape, block.dtype)
+        return self._operand(t)
 
     def _of_host(self, t: torch.Tensor) -> Operand:
         """A tensor of the CPU: a number, or nothing that an op of the device takes."""

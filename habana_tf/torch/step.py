@@ -22,6 +22,8 @@ MOST_NUMBERS = 1 << 14
 """Numbers of one recording that are read at run time."""
 _FLOATS, _INTEGERS = 1 << 30, (1 << 30) + 1
 """Inputs that stand for the vectors of numbers in a rehearsal."""
+WHOLE = "whole"
+"""Stands in an entry in the place of contents that are not read."""
 Operand = Any
 """A tensor in an entry: the contents of its storage, alone or with its shape, strides and offset."""
 Where = int | str
@@ -227,7 +229,10 @@ class _Filling:
     def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> Target:
         """What an argument that is written was before; no contents where all of it is replaced."""
         t = self._get(where)
-        _, contents, geometry = self._read(t, slots[where] if isinstance(where, int) else named[where])
+        slot = slots[where] if isinstance(where, int) else named[where]
+        if slot[0] == WHOLE:
+            return (None, None, tuple(slot[1]))
+        _, contents, geometry = self._read(t, slot)
         block = self.memory.of(t)
         if 0 in t.shape:
             return (contents, geometry, block.shape)
