@@ -68,7 +68,7 @@ class TorchOp(ClusterOp):
     integers: int = -1
 
     def lower(self, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:
-        overload, arguments, targets, results = self.record
+        overload, arguments, _, results = self.record
         row = rows().get(overload)
         if row is None:
             raise LoweringError(f"{overload} has no row in the table of overloads")
@@ -179,7 +179,7 @@ def cluster_of(recording: Recording) -> TorchCluster:
         Arg(from_label(label), False, f"input_{k}", k in updated) for k, (_, label) in enumerate(recording.inputs)
     ]
     inputs += [Arg(dtype, False, "numbers") for _, dtype in recording.numbers()]
-    results = []
+    results: list[Arg] = []
     for (at, output), update in zip(recording.outputs, recording.updates, strict=True):
         label = recording.inputs[output][1] if at < 0 else recording.ops[at][3][output][1]
         results.append(Arg(from_label(label), False, f"output_{len(results)}", update >= 0, update))

@@ -15,7 +15,7 @@ from habana_tf import log
 from habana_tf.hardware import claim
 from habana_tf.hardware.cards import Card
 from habana_tf.settings import PT_HPU_LAZY_MODE
-from habana_tf.torch import hpu, private_api
+from habana_tf.torch import hpu, private_api, serialization
 from habana_tf.torch.kernels import Kernels
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.storage import Memory
@@ -58,12 +58,13 @@ def load() -> Device:
             "hpu", hpu, _hooks(PrivateUse1Hooks), _guard(DeviceGuard)
         )  # fmt: skip
         device.kernels.register()
+        serialization.register(device.recorder)
         _device = device
         return device
 
 
 def _hooks(base: Any) -> Any:
-    class Hooks(base):  # type: ignore[misc]
+    class Hooks(base):
         """What PyTorch's core asks of a device."""
 
         def is_available(self) -> bool:
@@ -79,7 +80,7 @@ def _hooks(base: Any) -> Any:
 
 
 def _guard(base: Any) -> Any:
-    class Guard(base):  # type: ignore[misc]
+    class Guard(base):
         """What switches devices; there is one."""
 
         def type_(self) -> Any:

@@ -24,7 +24,8 @@ _RANDOM = "its random numbers are those of PyTorch's CPU generator"
 def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
     """The results of an overload on the CPU, as tensors of the device."""
     if left_to_cpu.note(str(overload)):
-        log.warning("%s runs on the CPU: %s", overload, _RANDOM if torch.Tag.nondeterministic_seeded in overload.tags else why)
+        drawn = torch.Tag.nondeterministic_seeded in overload.tags
+        log.warning("%s runs on the CPU: %s", overload, _RANDOM if drawn else why)
     with recorder.lock:
         return _Host(recorder, overload).call(args, kwargs)
 

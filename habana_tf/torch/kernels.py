@@ -104,7 +104,7 @@ class Kernels:
         if kept:
             old = fallback.host_view(self.recorder, t, False).reshape(-1)[:kept]
             fallback.host_view(self.recorder, new, True).reshape(-1)[:kept].copy_(old)
-        return t.set_(new)  # type: ignore[call-overload, no-any-return]
+        return t.set_(new)
 
     # -- copies -------------------------------------------------------------------------------------------
 

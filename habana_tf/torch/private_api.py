@@ -22,7 +22,7 @@ NAMES = {
     "torch._C._from_dlpack": "makes a tensor on an address, and says when nothing uses it any more",
     "torch._C.DispatchKey.CPU": "names the kernels of views, which read no element",
     "torch.ops.aten.view.default._op_dk": "runs them on tensors of the device",
-    "torch._dynamo.backends.registry.register_backend": "makes a backend of torch.compile known by name",
+    "torch.library.Library.fallback": "hands every op without a kernel of the device to the CPU's",
 }
 """By name, what it is used for."""
 

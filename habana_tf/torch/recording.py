@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -130,6 +130,10 @@ class Recorder:
         if block is None:
             return self._of_host(t)
         value: Any = block.value
+        if t.dtype is not block.dtype:
+            if value is not None or block.reader == self._number:
+                raise Refused("a tensor views memory as another type")
+            block.holds(t)
         if value is None:
             if block.reader != self._number:
                 block.reader, block.place = self._number, len(self._inputs)
@@ -138,14 +142,12 @@ class Recorder:
             else:
                 value = (-1, block.place)
         shape = t.shape
-        if t.dtype is not block.dtype:
-            raise Refused("a tensor views memory as another type")
         if shape == block.shape and t.is_contiguous():
             return value
         return (value, tuple(shape), t.stride(), t.storage_offset())
 
     def _overwritten(self, t: torch.Tensor) -> Operand:
-        """A tensor of which all is replaced: where it is all of its storage, the program does not take what was there."""
+        """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
         block = self.memory.of(t)
         if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
             return (WHOLE, block.shape, block.dtype)
@@ -227,6 +229,7 @@ class Recorder:
             self.programs += 1
         inputs = [b.address for b in self._inputs]
         for vector, numbers in zip(self._vectors, self._numbers, strict=True):
+            assert isinstance(numbers, list)
             if numbers:
                 vector[: len(numbers)] = numbers
                 inputs.append(vector.ctypes.data)
@@ -272,10 +275,9 @@ class Recorder:
             self.flush()
 
 
-def _aligned(count: int, dtype: Callable[..., Any]) -> Any:
+def _aligned(count: int, dtype: Any) -> Any:
     """A vector whose address is a multiple of 64."""
     size = np.dtype(dtype).itemsize
     raw = np.empty(count * size + _ALIGNMENT, np.uint8)
     first = -raw.ctypes.data % _ALIGNMENT
     return raw[first : first + count * size].view(dtype)
-

@@ -45,8 +45,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Kernel:
-    """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read at run time. writes: the arguments that
-    it writes, by position and name, and the returned ones among them."""
+    """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read
+    at run time. names: of all arguments; writes: of those that it writes; returns: for each result the argument that it
+    is, None for a new one."""
 
     row: Row
     overload: Any
@@ -155,7 +156,7 @@ class _Filling:
     ) -> None:  # fmt: skip
         self.step, self.kernel, self.entry = step, kernel, entry
         self.args, self.kwargs, self.memory = args, kwargs, memory
-        self.new: list[tuple[tuple[int, ...], str]] = []
+        self.new: dict[int, tuple[tuple[int, ...], str]] = {}
         self.numbers = [0, 0]
         self.contents: dict[Any, tuple[tuple[int, ...], str]] = {}
 
@@ -184,8 +185,9 @@ class _Filling:
         step.returned = tuple(w for w in returned if w is not None)
         step.single = not isinstance(made, (tuple, list))
         updated = [(tuple(self._get(w).shape), PRIMITIVE[self._get(w).dtype].label, None) for w in step.written]
-        step.record = (kernel.row.name, tuple(arguments), tuple(targets), tuple([*given, *updated]))
-        step.new, step.numbers = tuple(self.new), (self.numbers[0], self.numbers[1])
+        step.record = (kernel.row.name, tuple(arguments), tuple(targets), (*given, *updated))
+        step.new = tuple(self.new[place] for place in sorted(self.new))
+        step.numbers = self.numbers[0], self.numbers[1]
         self._rehearse()
 
     def _check_types(self) -> None:
@@ -221,7 +223,7 @@ class _Filling:
         if ref not in self.contents:
             self.contents[ref] = block.shape, PRIMITIVE[block.dtype].label
             if len(contents) == 4:
-                self.new.append(self.contents[ref])
+                self.new[ref[1]] = self.contents[ref]
         if view and 0 not in view[0] and views.layout(math.prod(block.shape), (view[0], view[1], view[2])) is None:
             raise Refused(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
         return ("value", ref, tuple(view) if view else None)

@@ -59,6 +59,12 @@ class Block:
         self.reader = self.place = -1
         self.lent = False
 
+    def holds(self, t: torch.Tensor) -> None:
+        """Its memory holds elements of a tensor's type from now on."""
+        self.dtype = t.dtype
+        whole = t.is_contiguous() and t.numel() * t.element_size() == self.size
+        self.shape = tuple(t.shape) if whole else (self.size // t.element_size(),)
+
     def host(self) -> torch.Tensor:
         """Its bytes as a tensor of the CPU, on the same memory."""
         capsule = _bridge.lend(self.address, _HOST, 1, 8, (self.size,), (1,), False)
@@ -217,8 +223,8 @@ class Memory:
         return torch.OutOfMemoryError(
             f"HPU out of memory. Tried to allocate {_text(nbytes)}. HPU 0 has a total capacity of "
             f"{_text(self.capacity)} of which {_text(self.capacity - s.reserved)} is free. Of the allocated memory "
-            f"{_text(s.allocated)} is allocated by PyTorch, and {_text(s.reserved - s.allocated)} is reserved by PyTorch "
-            "but unallocated."
+            f"{_text(s.allocated)} is allocated by PyTorch, and {_text(s.reserved - s.allocated)} is reserved by "
+            "PyTorch but unallocated."
         )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
@@ -52,9 +53,9 @@ def layout(count: int, geometry: Geometry) -> Layout | None:
         return None
     if not steps or steps[-1] != 1:
         steps.append(1)  # an axis of one element, for what is left of the offset
-    if any(outer % inner for outer, inner in zip(steps, steps[1:], strict=False)) or count < steps[0]:
+    if any(outer % inner for outer, inner in pairwise(steps)) or count < steps[0]:
         return None
-    grid = [count // steps[0], *(outer // inner for outer, inner in zip(steps, steps[1:], strict=False))]
+    grid = [count // steps[0], *(outer // inner for outer, inner in pairwise(steps))]
     begin, rest = [], offset
     for step in steps:
         begin.append(rest // step)

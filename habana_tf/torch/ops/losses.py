@@ -67,9 +67,7 @@ def _classes(c: Call, x: Node) -> int:
 
 
 @overload("nll_loss_forward", floats=True)
-def nll_loss(
-    c: Call, x: Node, target: Node, weight: Node | None, reduction: int, ignore_index: int
-) -> list[Node]:
+def nll_loss(c: Call, x: Node, target: Node, weight: Node | None, reduction: int, ignore_index: int) -> list[Node]:
     is_label, counts = _labels(c, target, _classes(c, x), ignore_index)
     weights = _row_weights(c, is_label, counts, weight)
     losses = -is_label.where(c.term(x), 0.0).sum([1]) * weights

@@ -37,10 +37,11 @@ Result = tuple[tuple[int, ...], DType]
 class Row:
     """What the table knows of one overload.
 
-    runtime: arguments whose numbers are read when a program runs, so that another number is no other program. writes:
-    arguments that it writes and whose annotation in PyTorch's schema does not say so. stock: the overload by which other
-    devices have it, where it is one for devices like this only; given: its arguments, from the row's. drops: the old
-    contents of what it writes are not read. floats: it takes floating-point numbers only, other types have CPU kernels.
+    runtime: arguments whose numbers are read when a program runs, so that another number is no other program.
+    writes: arguments that it writes and whose annotation in PyTorch's schema does not say so. stock: the overload by
+    which other devices have it, where it is one for devices like this only; given: its arguments, from the row's.
+    drops: the old contents of its first argument, which it writes, are not read. floats: it takes floating-point
+    numbers only; other types have CPU kernels.
     """
 
     name: str
