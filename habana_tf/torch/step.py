@@ -164,7 +164,12 @@ class _Filling:
         step, kernel = self.step, self.kernel
         self._check_types()
         args, kwargs = kernel.on_others(self.args, self.kwargs)
-        made = kernel.stock(*_to_meta(args), **_to_meta(kwargs))
+        try:
+            made = kernel.stock(*_to_meta(args), **_to_meta(kwargs))
+        except NotImplementedError as why:
+            raise Refused(f"PyTorch has no meta kernel of it: {why}") from None
+        except (RuntimeError, IndexError, ValueError) as why:
+            raise _cpu_error(kernel.stock, args, kwargs, why) from None
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         slots = self.entry[1:]
         count = len(self.args)
@@ -310,6 +315,24 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(x)
     elif isinstance(value, dict):
         yield from _tensors(list(value.values()))
+
+
+def _cpu_error(overload: Any, args: Any, kwargs: Any, why: Exception) -> Exception:
+    """What the CPU's kernel says to wrong arguments, whose words programs know; else what the meta kernel said."""
+    try:
+        overload(*_placeholders(args), **_placeholders(kwargs))
+    except Exception as theirs:
+        return theirs
+    return why
+
+
+def _placeholders(value: Any) -> Any:
+    """Arguments for a CPU kernel that is to refuse them."""
+    if isinstance(value, torch.Tensor):
+        return torch.zeros(value.shape, dtype=value.dtype)
+    if isinstance(value, (list, tuple)):
+        return [_placeholders(x) for x in value]
+    return {k: _placeholders(x) for k, x in value.items()} if isinstance(value, dict) else value
 
 
 def _to_meta(value: Any) -> Any:

@@ -86,6 +86,8 @@ def test_what_only_a_program_holds_takes_no_memory() -> None:
 @on_device()
 def test_a_full_card_says_so_in_pytorchs_words() -> None:
     memory = _recorder().memory
+    torch.hpu.synchronize()
+    torch.hpu.empty_cache()
     before, memory.capacity = memory.capacity, memory.statistics.reserved + (8 << 20)
     try:
         kept = torch.ones(1 << 20).to("hpu")

@@ -1,0 +1,64 @@
+"""Views as primitives, run by the interpreter, beside NumPy's strides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from habana_tf.ir import interpreter
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Program
+from habana_tf.torch import views
+
+CONTENTS = (4, 6)
+GEOMETRIES = [
+    ((4, 6), (6, 1), 0),
+    ((6, 4), (1, 6), 0),
+    ((3, 2), (6, 1), 8),
+    ((2, 4), (1, 6), 2),
+    ((2, 3), (12, 2), 1),
+    ((4,), (6,), 5),
+    ((), (), 17),
+    ((3, 4, 6), (0, 6, 1), 0),
+    ((2, 2, 6), (12, 6, 1), 0),
+    ((1, 4, 1, 3), (24, 6, 6, 2), 1),
+    ((5,), (4,), 3),
+]
+
+
+def _strided(x: np.ndarray, geometry: views.Geometry) -> np.ndarray:
+    shape, strides, offset = geometry
+    flat = x.reshape(-1)[offset:]
+    return np.lib.stride_tricks.as_strided(flat, shape, [s * x.itemsize for s in strides])
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_a_view_reads_what_its_strides_say(geometry: views.Geometry) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(CONTENTS)
+    b = Builder()
+    node = b.input(CONTENTS, DType.F32)
+    lay = views.layout(24, geometry)
+    assert lay is not None
+    (got,) = interpreter.run(Program([node], [views.read(b, node, lay)]), [x], [])
+    np.testing.assert_array_equal(got, _strided(x, geometry))
+
+
+@pytest.mark.parametrize("geometry", [g for g in GEOMETRIES if 0 not in g[1]])
+def test_a_view_writes_where_its_strides_say(geometry: views.Geometry) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(CONTENTS)
+    new = -np.arange(1, 1 + int(np.prod(geometry[0])), dtype=np.float32).reshape(geometry[0])
+    b = Builder()
+    node, value = b.input(CONTENTS, DType.F32), b.input(geometry[0], DType.F32)
+    lay = views.layout(24, geometry)
+    assert lay is not None
+    (got,) = interpreter.run(Program([node, value], [views.write(b, node, value, lay)]), [x, new], [])
+    want = x.copy()
+    _strided(want, geometry)[...] = new
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("geometry", [((2, 3), (2, 1), 0), ((3, 3), (1, 1), 0), ((5, 5), (5, 1), 0)])
+def test_what_is_no_part_of_a_grid_has_no_layout(geometry: views.Geometry) -> None:
+    """Elements that overlap, and those that reach past the end."""
+    assert views.layout(24, geometry) is None
