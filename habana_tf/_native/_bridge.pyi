@@ -56,7 +56,8 @@ class AddressedLaunch:
     def __init__(self, program: Program, inputs: Sequence[tuple[int, Sequence[int]]]) -> None: ...
     @property
     def workspace(self) -> int: ...
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None: ...
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> str:
+        """Gives what is to be told, the first time: an index out of range."""
 
 def lend(
     address: int, device_type: int, code: int, bits: int, shape: Sequence[int], strides: Sequence[int], reported: bool

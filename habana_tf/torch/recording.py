@@ -51,14 +51,14 @@ class Launch:
     def run(self, inputs: list[int], outputs: list[int]) -> None:
         """Runs it. Raises what the program raises."""
         size = self._native.workspace
-        if not size:
-            self._native.run(inputs, outputs, 0)
-            return
-        block = self._memory.workspace(size)
+        block = self._memory.workspace(size) if size else None
         try:
-            self._native.run(inputs, outputs, block.address)
+            warning = self._native.run(inputs, outputs, 0 if block is None else block.address)
         finally:
-            self._memory.release(block)
+            if block is not None:
+                self._memory.release(block)
+        if warning:
+            log.warning("%s", warning)
 
 
 class Recorder:

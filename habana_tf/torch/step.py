@@ -225,10 +225,9 @@ class _Filling:
         contents, *view = slot if isinstance(slot[0], tuple) else (slot,)
         ref = contents[:2]
         block = self.memory.of(a)
-        if ref not in self.contents:
-            self.contents[ref] = block.shape, PRIMITIVE[block.dtype].label
-            if len(contents) == 4:
-                self.new[ref[1]] = self.contents[ref]
+        self.contents[ref] = block.shape, PRIMITIVE[block.dtype].label
+        if len(contents) == 4:
+            self.new[ref[1]] = self.contents[ref]
         if view and 0 not in view[0] and views.layout(math.prod(block.shape), (view[0], view[1], view[2])) is None:
             raise Refused(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
         return ("value", ref, tuple(view) if view else None)

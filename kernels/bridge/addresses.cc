@@ -1,5 +1,6 @@
 #include "bridge/addresses.h"
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -42,8 +44,8 @@ struct DLManagedTensor {
   void (*deleter)(DLManagedTensor*);
 };
 
-// The addresses of tensors whose memory nothing uses any more. A tensor may die on any thread, under any lock and after
-// the interpreter, so that its deleter only notes it, and Python asks.
+// The addresses of tensors whose memory nothing uses any more. A tensor may die on any thread, under any lock
+// and after the interpreter, so that its deleter only notes it, and Python asks.
 struct Dead {
   std::mutex mutex;
   std::vector<uintptr_t> addresses;
@@ -108,8 +110,8 @@ class AddressedLaunch {
     for (const auto& [dtype, dims] : inputs_) {
       const Checked nbytes = NumBytes(DataTypeSize(dtype), dims);
       if (!nbytes.ok()) throw nb::value_error("an input has a size that no tensor can have");
-      views_.push_back({dtype, static_cast<int>(dims.size()), dims.data(), nullptr,
-                        static_cast<size_t>(nbytes.value())});
+      views_.push_back(
+          {dtype, static_cast<int>(dims.size()), dims.data(), nullptr, static_cast<size_t>(nbytes.value())});
     }
     const Status valid = program_->Validate(&views_);
     if (!valid.ok()) throw nb::value_error(valid.message.c_str());
@@ -120,10 +122,11 @@ class AddressedLaunch {
 
   size_t Workspace() const { return program_->workspace; }
 
-  // All addresses are multiples of 64. An output may have the address of an input: where the program does not write in
-  // place there, it is written elsewhere first.
-  void Run(const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs,
-           uintptr_t workspace) const {
+  // All addresses are multiples of 64. An output may have the address of an input: where the program does not
+  // write in place there, it is written elsewhere first. Gives what is to be told, the first time: an index
+  // out of range.
+  std::string Run(const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs,
+                  uintptr_t workspace) const {
     if (inputs.size() != views_.size() || outputs.size() != program_->outputs.size()) {
       throw nb::value_error("a launch has other inputs or outputs than its program");
     }
@@ -144,12 +147,14 @@ class AddressedLaunch {
     Status status;
     {
       nb::gil_scoped_release gil;
-      status = program_->Run({&views, targets.data(), reinterpret_cast<char*>(workspace), nullptr, 0, &warning});
+      status =
+          program_->Run({&views, targets.data(), reinterpret_cast<char*>(workspace), nullptr, 0, &warning});
       for (const auto& [k, data] : elsewhere) {
         std::memcpy(reinterpret_cast<char*>(outputs[k]), data.get(), program_->outputs[k].nbytes);
       }
     }
     Check(status);
+    return warning;
   }
 
  private:
