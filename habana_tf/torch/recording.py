@@ -36,6 +36,8 @@ MOST_OPS = 20_000
 """Ops that a program may have; a recording ends after so many."""
 MOST_STEPS = 200_000
 """Nodes of the tree before it is begun anew."""
+_MOST_OF_AN_OP = 64
+"""Numbers that one op may read."""
 _ALIGNMENT = 64
 
 
@@ -95,7 +97,7 @@ class Recorder:
                 raise
             made = self._results(step, args, kwargs)
             self._step = step
-            if not self.lazy or step.index >= MOST_OPS or len(self._numbers[0]) > MOST_NUMBERS - 64:
+            if not self.lazy or step.index >= MOST_OPS or max(map(len, self._numbers)) > MOST_NUMBERS - _MOST_OF_AN_OP:
                 self.flush()
             return made
 
@@ -154,9 +156,11 @@ class Recorder:
         return self._operand(t)
 
     def _of_host(self, t: torch.Tensor) -> Operand:
-        """A tensor of the CPU: a number, or nothing that an op of the device takes."""
-        if t.device.type != "cpu" or t.dim():
-            raise Refused(f"a tensor is on {t.device}")
+        """A tensor of the CPU: a number, or a mistake."""
+        if t.dim():
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"
+            )
         return self._scalar(t.item(), t.dtype)
 
     def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
@@ -207,7 +211,11 @@ class Recorder:
     # -- running ------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Runs what was recorded. Afterwards memory has all values that tensors can see."""
+        """Runs what was recorded. Afterwards memory has all values that tensors can see.
+
+        Raises torch.OutOfMemoryError, after which it is still to be run, and what compiling or running raises, after
+        which tensors that waited for it hold anything.
+        """
         with self.lock:
             if self._step is self._root:
                 return
@@ -217,8 +225,12 @@ class Recorder:
             try:
                 if found:
                     self._run(found)
-            finally:
+            except torch.OutOfMemoryError:
+                raise  # before anything ran: it does when memory is free
+            except BaseException:
                 self._reset(found)
+                raise
+            self._reset(found)
 
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
         number, memory = self._number, self.memory

@@ -236,6 +236,8 @@ class _Filling:
         """What an argument that is written was before; no contents where all of it is replaced."""
         t = self._get(where)
         slot = slots[where] if isinstance(where, int) else named[where]
+        if isinstance(slot, Number):
+            raise RuntimeError("Expected all tensors to be on the same device: what is written is on the CPU")
         if slot[0] == WHOLE:
             return (None, None, tuple(slot[1]))
         _, contents, geometry = self._read(t, slot)

@@ -102,6 +102,24 @@ def test_a_full_card_says_so_in_pytorchs_words() -> None:
         memory.capacity = before
 
 
+@on_device(modes=("lazy",))
+def test_a_program_that_found_the_card_full_runs_when_it_is_not() -> None:
+    memory = _recorder().memory
+    torch.hpu.synchronize()
+    torch.hpu.empty_cache()
+    x = torch.ones(1 << 20).to("hpu")
+    y, z = x + 1, x * 3
+    before, memory.capacity = memory.capacity, memory.statistics.reserved + (5 << 20)
+    try:
+        torch.hpu.synchronize()
+        raise SystemError("no error")
+    except torch.OutOfMemoryError:
+        del y
+    finally:
+        memory.capacity = before
+    assert z[5].item() == 3
+
+
 @on_device()
 def test_what_a_program_still_reads_is_not_given_to_others() -> None:
     x = torch.full((1000,), 3.0).to("hpu")
@@ -129,6 +147,11 @@ def test_wrong_arguments_are_refused_as_on_the_cpu_and_change_nothing() -> None:
             raise SystemError("no error")
         except RuntimeError as error:
             assert "size" in str(error) or "shape" in str(error), error
+    try:
+        x.add(torch.ones(2, 3))
+        raise SystemError("no error")
+    except RuntimeError as error:
+        assert "Expected all tensors to be on the same device" in str(error)
     try:
         x.numpy()
         raise SystemError("no error")
