@@ -97,7 +97,8 @@ class Recorder:
                 raise
             made = self._results(step, args, kwargs)
             self._step = step
-            if not self.lazy or step.index >= MOST_OPS or max(map(len, self._numbers)) > MOST_NUMBERS - _MOST_OF_AN_OP:
+            numbers = max(len(self._numbers[0]), len(self._numbers[1]))
+            if not self.lazy or step.index >= MOST_OPS or numbers > MOST_NUMBERS - _MOST_OF_AN_OP:
                 self.flush()
             return made
 

@@ -54,7 +54,7 @@ SAMPLES: dict[str, Sample] = {
     "lerp": ((_A, _B), lambda x, y: torch.lerp(x, y, 0.3) + torch.lerp(x, y, 0.7)),
     "addcmul": ((_A, _B, _A), lambda x, y, z: torch.addcmul(x, y, z, value=0.5)),
     "addcdiv": ((_A, _B, _A), lambda x, y, z: torch.addcdiv(x, y, z.abs() + 1, value=0.5)),
-    "in place": ((_A, _B), lambda x, y: x.clone().add_(y, alpha=2).mul_(y).sub_(1.5).div_(3).addcmul_(y, y).lerp_(y, 0.1)),
+    "in place": ((_A, _B), lambda x, y: x.clone().add_(y, alpha=2).mul_(y).sub_(1.5).addcmul_(y, y).lerp_(y, 0.1)),
     "fill": ((_A,), lambda x: x.clone().fill_(2.5) + torch.zeros_like(x) + torch.full_like(x, 3)),
     "sum": ((_A,), lambda x: [x.sum(), x.sum(0), x.sum(-1, keepdim=True)]),
     "mean": ((_A,), lambda x: [x.mean(), x.mean((0, 1)), x.mean(-1, keepdim=True)]),
