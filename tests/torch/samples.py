@@ -25,6 +25,19 @@ def _on(t: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return t.to(like.device)
 
 
+def _hidden(like: torch.Tensor) -> torch.Tensor:
+    """A mask that lets the first of five rows see nothing."""
+    return torch.ones(5, 5, dtype=torch.bool, device=like.device).tril(-1)
+
+
+def _lstm(x: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:
+    """Two steps of a cell."""
+    h = c = torch.zeros(3, 6, dtype=x.dtype, device=x.device)
+    for _ in range(2):
+        h, c = torch.lstm_cell(x, (h, c), *weights)
+    return [h, c]
+
+
 _BINARY: dict[str, Sample] = {
     f"{name} {kind}": ((_A, second), lambda x, y, name=name: getattr(torch, name)(x, y))
     for name in ("add", "sub", "mul", "div", "maximum", "minimum", "rsub")
@@ -85,4 +98,6 @@ SAMPLES: dict[str, Sample] = {
     "index_select": ((_A,), lambda x: x.index_select(1, _on(_labels(3), x))),
     "views": (((4, 6),), lambda x: [x.t()[1:3], x.view(2, 12)[:, ::5], x[:, None].expand(4, 3, 6), *x.chunk(2, 1)]),
     "attention": (((2, 2, 5, 4),) * 3, F.scaled_dot_product_attention),
+    "masked attention": (((2, 2, 5, 4),) * 3, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, _hidden(q))),
+    "lstm": (((3, 5), (24, 5), (24, 6), (24,), (24,)), _lstm),
 }  # fmt: skip

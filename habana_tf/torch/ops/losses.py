@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
@@ -18,6 +20,17 @@ def softmax(c: Call, x: Node, dim: int, half_to_float: bool) -> Node:
         return (t / t).node
     exponentials = (t - t.over("max", [dim])).map("exp")
     return (exponentials / exponentials.sum([dim])).node
+
+
+@overload("_safe_softmax", floats=True)
+def safe_softmax(c: Call, x: Node, dim: int, dtype: object = None) -> Node:
+    """0 in a row of nothing but minus infinity."""
+    t = c.term(x)
+    greatest = t.over("max", [dim]) if x.rank else t
+    masked = greatest.test("eq", -math.inf)
+    exponentials = (t - masked.where(Term(c.b, c.b.const(0, greatest.node.dtype)), greatest)).map("exp")
+    total = exponentials.sum([dim]) if x.rank else exponentials
+    return (exponentials / masked.where(Term(c.b, c.b.const(1, total.node.dtype)), total)).node
 
 
 @overload("_log_softmax", floats=True)
