@@ -16,7 +16,7 @@ import habana_tf
 PACKAGES = Path(habana_tf.__file__).parent, Path(htf.__file__).parent
 # TensorFlow is the user's choice (an extra), and brings these; Horovod is an extra; the native module is our own.
 WITH_TENSORFLOW = {"tensorflow", "google", "keras", "ml_dtypes"}
-OPTIONAL = {"horovod"}
+OPTIONAL = {"horovod", "torch"}
 
 
 def test_everything_that_is_imported_is_declared() -> None:

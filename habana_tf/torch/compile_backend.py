@@ -27,7 +27,7 @@ def hpu_backend(graph: torch.fx.GraphModule, examples: Sequence[Any], **options:
 
 
 def _recorded(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-    from functorch.compile import make_boxed_func
+    from torch._functorch.aot_autograd import make_boxed_func
 
     recorder = load().recorder
 
