@@ -1,5 +1,12 @@
 """Habana's `habana_frameworks.torch`: to import it makes `torch.device("hpu")` work, on a simulated Gaudi."""
 
+import importlib.util
+
+if importlib.util.find_spec("torch") is None:
+    raise ModuleNotFoundError(
+        "habana_frameworks.torch needs PyTorch, which is not installed: pip install 'habana_tf[torch]'", name="torch"
+    )
+
 from habana_frameworks.torch import core, hpu
 
 __all__ = ["core", "hpu"]

@@ -14,7 +14,12 @@ NAMES = """
     import importlib.util, sys
     import habana_frameworks
     assert getattr(habana_frameworks, "__file__", None) is None
-    assert importlib.util.find_spec("habana_frameworks.torch") is None
+    if importlib.util.find_spec("torch") is None:
+        try:
+            import habana_frameworks.torch
+            raise SystemError("imported without PyTorch")
+        except ModuleNotFoundError as error:
+            assert "pip install" in str(error)
     import habana_frameworks.tensorflow as htf
     import habana_tf
     assert htf.__version__ == habana_tf.__version__
