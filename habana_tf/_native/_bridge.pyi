@@ -50,6 +50,7 @@ def make_interpreted(
     callable: Callable[[list[memoryview], list[memoryview], list[bytes]], None],
 ) -> Program: ...
 def run_program(program: Program, inputs: Sequence[Any], states: Sequence[bytes] = ()) -> list[np.ndarray]: ...
+
 class AddressedLaunch:
     """A program with the types and shapes of its inputs, to be run on addresses, all of them multiples of 64."""
 

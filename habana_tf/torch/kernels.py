@@ -13,7 +13,7 @@ from habana_tf.torch import fallback
 from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.recording import Recorder
-from habana_tf.torch.step import Kernel, Refused, contiguous_strides, order_of_strides
+from habana_tf.torch.step import Kernel, NotRecorded, contiguous_strides, order_of_strides
 
 _KEY = "PrivateUse1"
 _VIEWS = ("view", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype", "set_.source_Storage_storage_offset",
@@ -58,7 +58,7 @@ class Kernels:
     def _recorded(self, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
         try:
             return self.recorder.record(kernel, args, kwargs)
-        except Refused as why:
+        except NotRecorded as why:
             return fallback.run(self.recorder, kernel.stock, *kernel.on_others(args, kwargs), str(why))
 
     def _fallback(self, overload: Any, *args: Any, **kwargs: Any) -> Any:

@@ -27,7 +27,7 @@ import torch
 from habana_tf._native import _bridge
 from habana_tf.resolver.resolve import resolve
 from habana_tf.torch.cluster import Recording, cluster_of, signature
-from habana_tf.torch.step import MOST_NUMBERS, WHOLE, Kernel, Number, Operand, Refused, Step
+from habana_tf.torch.step import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Operand, Step
 from habana_tf.torch.storage import Block, Memory
 
 log = logging.getLogger("habana_tf")
@@ -81,8 +81,8 @@ class Recorder:
     # -- recording ----------------------------------------------------------------------------------------
 
     def record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises Refused for
-        a call that no program can have, and what PyTorch raises for wrong arguments."""
+        """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
+        for a call that no program can have, and what PyTorch raises for wrong arguments."""
         with self.lock:
             marks = len(self._inputs), len(self._numbers[0]), len(self._numbers[1])
             try:
@@ -91,7 +91,7 @@ class Recorder:
                 if step is None:
                     step = self._new(kernel, entry, args, kwargs)
                 if step.refused:
-                    raise Refused(step.refused)
+                    raise NotRecorded(step.refused)
             except BaseException:
                 self._undo(*marks)
                 raise
@@ -135,7 +135,7 @@ class Recorder:
         value: Any = block.value
         if t.dtype is not block.dtype:
             if value is not None or block.reader == self._number:
-                raise Refused("a tensor views memory as another type")
+                raise NotRecorded("a tensor views memory as another type")
             block.holds(t)
         if value is None:
             if block.reader != self._number:

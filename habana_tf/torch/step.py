@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -39,7 +39,7 @@ class Number(NamedTuple):
     dtype: torch.dtype | None = None
 
 
-class Refused(Exception):
+class NotRecorded(Exception):
     """A call that no program can have; it has CPU kernels. The message says why."""
 
 
@@ -122,7 +122,7 @@ class Step:
         step = cls(before.index + 1, before)
         try:
             _Filling(step, kernel, entry, args, kwargs, memory).fill()
-        except Refused as why:
+        except NotRecorded as why:
             step.refused = str(why)
         except (LoweringError, ShapeError) as why:
             step.refused = str(why)
@@ -167,9 +167,9 @@ class _Filling:
         try:
             made = kernel.stock(*_to_meta(args), **_to_meta(kwargs))
         except NotImplementedError as why:
-            raise Refused(f"PyTorch has no meta kernel of it: {why}") from None
+            raise NotRecorded(f"PyTorch has no meta kernel of it: {why}") from None
         except (RuntimeError, IndexError, ValueError) as why:
-            raise _cpu_error(kernel.stock, args, kwargs, why) from None
+            _raise_as_cpu(kernel.stock, args, kwargs, why)
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         slots = self.entry[1:]
         count = len(self.args)
@@ -199,9 +199,9 @@ class _Filling:
         tensors = list(_tensors([self.args, self.kwargs]))
         for t in tensors:
             if PRIMITIVE.get(t.dtype) not in COMPUTED and (t.dim() or t.device.type != "cpu"):
-                raise Refused(f"no program computes with {t.dtype}")
+                raise NotRecorded(f"no program computes with {t.dtype}")
         if self.kernel.row.floats and tensors and not tensors[0].dtype.is_floating_point:
-            raise Refused(f"its lowering takes floating-point numbers, not {tensors[0].dtype}")
+            raise NotRecorded(f"its lowering takes floating-point numbers, not {tensors[0].dtype}")
 
     def _get(self, where: Where) -> torch.Tensor:
         found: torch.Tensor = self.args[where] if isinstance(where, int) else self.kwargs[where]
@@ -229,7 +229,7 @@ class _Filling:
         if len(contents) == 4:
             self.new[ref[1]] = self.contents[ref]
         if view and 0 not in view[0] and views.layout(math.prod(block.shape), (view[0], view[1], view[2])) is None:
-            raise Refused(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
+            raise NotRecorded(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
         return ("value", ref, tuple(view) if view else None)
 
     def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> Target:
@@ -249,7 +249,7 @@ class _Filling:
         lay = views.layout(math.prod(block.shape), geometry)
         assert lay is not None
         if lay.broadcast != lay.shape:
-            raise Refused("a view is written of which elements share memory")
+            raise NotRecorded("a view is written of which elements share memory")
         whole = lay.size == lay.grid and math.prod(lay.grid) == math.prod(block.shape)
         return (None if whole else contents, geometry, block.shape)
 
@@ -258,7 +258,7 @@ class _Filling:
         if t is None:
             return ((), "float32", None)
         if PRIMITIVE.get(t.dtype) not in COMPUTED:
-            raise Refused(f"no program computes with {t.dtype}")
+            raise NotRecorded(f"no program computes with {t.dtype}")
         order = None if t.is_contiguous() or 0 in t.shape else order_of_strides(t.shape, t.stride())
         return (tuple(t.shape), PRIMITIVE[t.dtype].label, order)
 
@@ -318,13 +318,13 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
         yield from _tensors(list(value.values()))
 
 
-def _cpu_error(overload: Any, args: Any, kwargs: Any, why: Exception) -> Exception:
-    """What the CPU's kernel says to wrong arguments, whose words programs know; else what the meta kernel said."""
+def _raise_as_cpu(overload: Any, args: Any, kwargs: Any, why: Exception) -> NoReturn:
+    """Raises what the CPU's kernel says to wrong arguments, whose words users know, or else `why`."""
     try:
         overload(*_placeholders(args), **_placeholders(kwargs))
     except Exception as theirs:
-        return theirs
-    return why
+        raise theirs from None
+    raise why from None
 
 
 def _placeholders(value: Any) -> Any:
