@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from habana_tf.cluster import left_to_cpu
+from habana_tf.torch import random_state
 from habana_tf.torch.recording import Recorder
 
 log = logging.getLogger("habana_tf")
 
 NO_ROW = "it has no row in the table of overloads"
-_RANDOM = "its random numbers are those of PyTorch's CPU generator"
 
 
 def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
     """The results of an overload on the CPU, as tensors of the device."""
     if left_to_cpu.note(str(overload)):
-        drawn = torch.Tag.nondeterministic_seeded in overload.tags
-        log.warning("%s runs on the CPU: %s", overload, _RANDOM if drawn else why)
-    with recorder.lock:
+        log.warning("%s runs on the CPU: %s", overload, why)
+    given = any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))
+    drawn = torch.Tag.nondeterministic_seeded in overload.tags and not given
+    with recorder.lock, random_state.on_cpu() if drawn else nullcontext():
         return _Host(recorder, overload).call(args, kwargs)
 
 

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from habana_tf.torch import random_state
+
 if TYPE_CHECKING:
     from habana_tf.hardware.cards import Card
     from habana_tf.torch.recording import Recorder
     from habana_tf.torch.storage import Memory
 
 __all__ = [
-    "current_device", "device_count", "empty_cache", "get_amp_supported_dtype", "get_device_name", "is_available",
-    "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
-    "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "reset_peak_memory_stats", "set_device",
-    "synchronize",
+    "current_device", "device_count", "empty_cache", "get_amp_supported_dtype", "get_device_name", "get_rng_state",
+    "initial_seed", "is_available", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
+    "reset_peak_memory_stats", "seed", "set_device", "set_rng_state", "synchronize",
 ]  # fmt: skip
 
 _attached: tuple[Memory, Recorder, Card] | None = None
@@ -73,12 +75,33 @@ def synchronize(device: Any = None) -> None:
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the random numbers, which come from PyTorch's generator of the CPU."""
-    torch.default_generator.manual_seed(seed)
+    """Seeds the device's random numbers."""
+    random_state.default.manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
     """See `manual_seed`; torch.manual_seed calls this."""
+    manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """The seed that the random numbers began with."""
+    return random_state.default.initial_seed
+
+
+def seed() -> None:
+    """Seeds the random numbers with what nothing predicts."""
+    random_state.default.seed()
+
+
+def get_rng_state(device: Any = None) -> torch.Tensor:
+    """The state of the random numbers, a tensor of bytes on the CPU."""
+    return random_state.default.get_state()
+
+
+def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
+    """Goes on with the random numbers where `get_rng_state` was called."""
+    random_state.default.set_state(new_state)
 
 
 def _is_in_bad_fork() -> bool:
