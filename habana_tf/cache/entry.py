@@ -13,6 +13,7 @@ epoch), `compile_seconds`, `parts`, and where they apply `failure` and `signatur
 people the little that a line of a listing shows:
     ops      {"MatMul": 2, "Relu": 1, ...}
     scopes   {"resnet50": 61, ...}
+    framework    whose program it was: "TensorFlow" or "PyTorch"
     takes    the first inputs as text: "float32[128,784], float32[784,10]"
 The key is the canonical JSON of its manifest: its SHA-256 *is* the digest, so it is checked without being parsed. The
 description is the rest, parsed when asked for:

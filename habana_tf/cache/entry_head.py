@@ -11,7 +11,7 @@ from typing import Any
 
 from habana_tf.cache.key import Key, canonical, understood, whole
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Another one for every change of what an entry has, a new field of its head included: a version reads its own only."""
 PREFIX_BYTES = 48
 _DIGEST_AT = 16
@@ -25,7 +25,7 @@ KEY, ABOUT = "key", "about"
 FROM_FILE = ("key", "sections")
 _ROW = ("name", "bytes", "stored", "blake2b")
 _OWN = frozenset({"name", "digest", "created", "compile_seconds", "parts", "failure", "signature"})
-_SHOWN = ("ops", "precision", "scopes", "takes", "work")
+_SHOWN = ("framework", "ops", "precision", "scopes", "takes", "work")
 HEAD = _OWN.union(_SHOWN)
 _LOADS = json.JSONDecoder().raw_decode
 
@@ -151,6 +151,7 @@ def _well_formed(head: Any) -> bool:
         and _are_counts(head.get("ops", {}))
         and _are_counts(head.get("scopes", {}))
         and isinstance(head.get("takes", ""), str)
+        and isinstance(head.get("framework", ""), str)
         and isinstance(head.get("precision", ""), str)
         and _are_counts(head.get("work", {}))
         and head.keys() <= HEAD

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+_PASSES = {
+    "gradient_tape/": "backward", "gradients/": "backward", "backward/": "backward", "update/": "update",
+}  # fmt: skip
+"""What names of the backward pass's and of updates' ops begin with: Keras', those of TensorFlow 1, those of PyTorch."""
+
+
+def pass_of(name: str) -> tuple[str, str]:
+    """(backward, update, or nothing where the name does not say; the name without what says it)."""
+    for prefix, found in _PASSES.items():
+        if name.startswith(prefix):
+            return found, name[len(prefix) :]
+    return "", name
+
 
 def layer(name: str) -> str:
-    """The layer of an op: at most two parts of its name, without `gradient_tape/` and without the op's own part.
+    """The layer of an op: at most two parts of its name, without that of the backward pass and the op's own part.
 
     gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter -> sequential/conv2d
     """
+    name = name.removeprefix("backward/").removeprefix("update/")
     path = [part for part in name.split("/") if part != "gradient_tape" and "PartitionedCall" not in part]
     return "/".join(path[:2] if len(path) > 2 else path[:1]) or name

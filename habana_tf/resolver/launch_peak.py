@@ -76,7 +76,7 @@ def _names(made: Made, calls: int) -> list[list[str]]:
 
 
 def _is_backward(name: str) -> bool:
-    return any(part.startswith(_BACKWARD) for part in name.split("/"))
+    return name.startswith("backward/") or any(part.startswith(_BACKWARD) for part in name.split("/"))
 
 
 def _last(names: list[str]) -> str:

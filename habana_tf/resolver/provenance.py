@@ -71,7 +71,8 @@ class Provenance:
 
     def scopes(self) -> dict[str, int]:
         """How many ops stand in which outermost name scope (a model's or an optimizer's name), most first."""
-        paths = [n.name.removeprefix("gradient_tape/").split("/") for n in self.cluster.nodes]
+        names = [n.name.removeprefix("gradient_tape/") for n in self.cluster.nodes]
+        paths = [name.removeprefix("backward/").removeprefix("update/").split("/") for name in names]
         count = Counter(path[0] for path in paths if len(path) > 1)
         return dict(sorted(count.items(), key=lambda item: (-item[1], item[0]))[:MOST_SCOPES])
 

@@ -319,6 +319,7 @@ def _about(lowered: str, source: Provenance, program: Program, takes: str) -> di
     return {
         "program": lowered,
         "tools": tools(),
+        "framework": source.cluster.framework,
         "ops": dict(sorted(Counter(n.op for n in source.cluster.nodes).items())),
         "inputs": [_described(n.dtype, n.shape) for n in program.inputs],
         "outputs": [_described(n.dtype, n.shape) for n in program.results],

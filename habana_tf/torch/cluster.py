@@ -2,7 +2,7 @@
 
 A recording is plain data, and so is the serialized cluster (a Python literal):
 
-    Recording(inputs, floats, integers, ops, outputs, updates)
+    Recording(inputs, floats, integers, ops, outputs, updates, scopes)
     op        (overload, arguments, targets, results)
     argument  ("value", (op, output), view)    a tensor: contents of a storage, op -1 an input; view None for all of it
               ("float" | "integer", k)         number k of those that are read at run time
@@ -45,7 +45,8 @@ RecordedOp = tuple[str, tuple[Argument, ...], tuple[Target, ...], tuple[Result, 
 @dataclass(frozen=True)
 class Recording:
     """See above. inputs: shape and type of each storage that is read. floats, integers: how many numbers are read at
-    run time. outputs: contents that storages get; updates: for each the input that is the same storage, -1 for none."""
+    run time. outputs: contents that storages get; updates: for each the input that is the same storage, -1 for none.
+    scopes: of the ops, see `torch.scopes`; no part of what it computes."""
 
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     floats: int
@@ -53,6 +54,13 @@ class Recording:
     ops: tuple[RecordedOp, ...]
     outputs: tuple[Ref, ...]
     updates: tuple[int, ...]
+    scopes: tuple[str, ...] = ()
+
+    def computed(self) -> bytes:
+        """What it computes, as bytes: equal for equal programs, whatever their modules are called."""
+        return repr(
+            (self.inputs, self.floats, self.integers, self.ops, self.outputs, self.updates)
+        ).encode()  # fmt: skip
 
     def numbers(self) -> list[tuple[int, DType]]:
         """How many numbers of which type are read at run time, where there are any."""
@@ -146,7 +154,8 @@ class TorchCluster(Cluster):
 
     @functools.cached_property
     def content(self) -> str:
-        return hashlib.sha256(self.data).hexdigest()
+        assert self.recording is not None
+        return hashlib.sha256(self.recording.computed()).hexdigest()
 
     @classmethod
     def read(cls, data: bytes) -> TorchCluster:
@@ -169,11 +178,14 @@ def cluster_of(recording: Recording) -> TorchCluster:
     """The cluster of a recording, with a name that follows from its content."""
     data = repr((
         recording.inputs, recording.floats, recording.integers, recording.ops, recording.outputs, recording.updates,
+        recording.scopes,
     )).encode()  # fmt: skip
     count = len(recording.inputs)
     floats = count if recording.floats else -1
     integers = count + (recording.floats > 0) if recording.integers else -1
-    nodes = [op_of(k, record, floats, integers) for k, record in enumerate(recording.ops)]
+    scopes = recording.scopes or ("",) * len(recording.ops)
+    ops = enumerate(zip(recording.ops, scopes, strict=True))
+    nodes = [op_of(k, record, floats, integers, scope) for k, (record, scope) in ops]
     updated = set(recording.updates)
     inputs = [
         Arg(from_label(label), False, f"input_{k}", k in updated) for k, (_, label) in enumerate(recording.inputs)
@@ -183,12 +195,12 @@ def cluster_of(recording: Recording) -> TorchCluster:
     for (at, output), update in zip(recording.outputs, recording.updates, strict=True):
         label = recording.inputs[output][1] if at < 0 else recording.ops[at][3][output][1]
         results.append(Arg(from_label(label), False, f"output_{len(results)}", update >= 0, update))
-    name = f"torch_{hashlib.sha256(data).hexdigest()[:12]}"
+    name = f"torch_{hashlib.sha256(recording.computed()).hexdigest()[:12]}"
     return TorchCluster(name, inputs, nodes, list(recording.outputs), results, [], data, recording)
 
 
-def op_of(index: int, record: RecordedOp, floats: int, integers: int) -> TorchOp:
-    """A recorded op. floats, integers: the inputs that hold numbers."""
+def op_of(index: int, record: RecordedOp, floats: int, integers: int, scope: str = "") -> TorchOp:
+    """A recorded op. floats, integers: the inputs that hold numbers. scope: what its name begins with."""
     refs: dict[Ref, None] = {}
 
     def walk(argument: Argument) -> None:
@@ -208,7 +220,8 @@ def op_of(index: int, record: RecordedOp, floats: int, integers: int) -> TorchOp
     for contents, _, _ in record[2]:
         if contents is not None:
             refs[contents] = None
-    return TorchOp(index, record[0], f"{record[0]}_{index}", tuple(refs), record, floats, integers)
+    name = f"{scope}/{record[0]}_{index}" if scope else f"{record[0]}_{index}"
+    return TorchOp(index, record[0], name, tuple(refs), record, floats, integers)
 
 
 def signature(recording: Recording) -> list[tuple[int, tuple[int, ...], bytes | None]]:

@@ -12,7 +12,7 @@ import torch
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir.builder import Builder, ShapeError
 from habana_tf.ir.dtypes import DType, from_label
-from habana_tf.torch import views
+from habana_tf.torch import scopes, views
 from habana_tf.torch.cluster import Argument, RecordedOp, Recording, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.ops.row import Row
@@ -97,7 +97,7 @@ class Step:
 
     record: the op as data; new: inputs that it is the first to read, and numbers that it reads. refused: why no program
     can have it; empty where one can. fresh: of each new result what `Memory.tensor` takes. written, returned: the
-    arguments that it writes, and gives back. single: whether it returns one value and not a tuple.
+    arguments that it writes, and gives back. single: whether it returns one value and not a tuple. scope: see `scopes`.
     """
 
     index: int
@@ -110,6 +110,7 @@ class Step:
     written: tuple[Where, ...] = ()
     returned: tuple[Where, ...] = ()
     single: bool = True
+    scope: str = ""
     then: dict[Any, Step] = field(default_factory=dict)
     launches: dict[Any, Any] = field(default_factory=dict)
 
@@ -119,7 +120,7 @@ class Step:
         memory: Memory,
     ) -> Step:  # fmt: skip
         """The step of a call after another. Raises what PyTorch raises for wrong arguments."""
-        step = cls(before.index + 1, before)
+        step = cls(before.index + 1, before, scope=scopes.now())
         try:
             _Filling(step, kernel, entry, args, kwargs, memory).fill()
         except NotRecorded as why:
@@ -144,7 +145,8 @@ class Step:
         inputs = tuple(item for s in path for item in s.new)
         floats, integers = (sum(s.numbers[k] for s in path) for k in (0, 1))
         outputs = tuple(value for value, _ in wanted)
-        return Recording(inputs, floats, integers, tuple(ops), outputs, tuple(update for _, update in wanted))
+        updates = tuple(update for _, update in wanted)
+        return Recording(inputs, floats, integers, tuple(ops), outputs, updates, tuple(s.scope for s in path))
 
 
 class _Filling:

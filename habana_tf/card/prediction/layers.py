@@ -51,17 +51,20 @@ def layers(step: StepTime, launches: Sequence[Lowered]) -> list[Layer]:
         for u in cluster.units:
             origin = u.unit.origin
             name = lowered.cluster.nodes[origin].name if 0 <= origin < len(lowered.cluster.nodes) else "inputs"
-            found.setdefault(_layer(name), []).append(u)
+            typed = lowered.cluster.framework == "TensorFlow"
+            found.setdefault(_layer(name, typed), []).append(u)
     whole = sum(u.seconds for u in step.units) or 1.0
     kept = step.launches / whole
     out = [_made(name, units, kept, step.launches) for name, units in found.items()]
     return sorted(out, key=lambda layer: (-layer.seconds, layer.name))
 
 
-def _layer(name: str) -> str:
+def _layer(name: str, typed: bool = True) -> str:
+    """typed: a part of the name may be a type of op of TensorFlow."""
+    name = name.removeprefix("backward/").removeprefix("update/")
     parts = [part for part in name.split("/") if part not in ("gradient_tape", "") and "PartitionedCall" not in part]
     parts = parts[: min(PARTS, max(1, len(parts) - 1))]
-    named = [k for k, part in enumerate(parts) if k and facts(_NUMBERED.sub("", part)) is not None]
+    named = [k for k, part in enumerate(parts) if typed and k and facts(_NUMBERED.sub("", part)) is not None]
     return "/".join(parts[: named[0] if named else None]) or name
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf.card.timeline.record import EventKind
+from habana_tf.reports.layer_names import pass_of
 
 
 @dataclass
@@ -103,9 +104,9 @@ def programs(part: dict[str, Any]) -> list[ProgramTotals]:
 
 
 def by_path(work: Iterable[tuple[str, str, Iterable[str], float]]) -> dict[tuple[str, ...], float]:
-    """Seconds by the path of an op's name: ("forward" or "backward" or "update", scope, ..., op). An op under
-    gradient_tape/ is of the backward pass; one that assigns and is no product is of the update, and so are all ops
-    in its outermost scope if that has no products (an optimizer's scope).
+    """Seconds by the path of an op's name: ("forward" or "backward" or "update", scope, ..., op). Names may say the
+    pass (`layer_names.pass_of`). Where they do not, an op that assigns and is no product is of the update, and so are
+    all ops in its outermost scope if that has no products (an optimizer's scope).
 
     work: the op's name, the engine, type and name of all ops in it, and the seconds, of each kernel or unit.
     """
@@ -115,14 +116,13 @@ def by_path(work: Iterable[tuple[str, str, Iterable[str], float]]) -> dict[tuple
         assigns = engine != "MME" and any(
             "Assign" in op.split(" ", 1)[0] or "ResourceApply" in op for op in ops
         )  # fmt: skip
-        backward = name.startswith(("gradient_tape/", "gradients/"))
-        path = tuple(name.removeprefix("gradient_tape/").removeprefix("gradients/").split("/"))
-        rows.append((backward, assigns, engine, path, seconds))
+        said, rest = pass_of(name)
+        rows.append((said, assigns, engine, tuple(rest.split("/")), seconds))
     scopes = {path[0] for _, assigns, _, path, _ in rows if assigns and len(path) > 1}
     scopes -= {path[0] for _, _, engine, path, _ in rows if engine == "MME"}
     found: dict[tuple[str, ...], float] = {}
-    for backward, assigns, _, path, seconds in rows:
-        pass_ = "backward" if backward else "update" if assigns or path[0] in scopes else "forward"
+    for said, assigns, _, path, seconds in rows:
+        pass_ = said or ("update" if assigns or path[0] in scopes else "forward")
         whole = (pass_, *path)
         found[whole] = found.get(whole, 0.0) + seconds
     return found

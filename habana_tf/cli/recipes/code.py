@@ -2,13 +2,13 @@
 
 An entry keeps the cluster and the object code. What is between them is generated again by the same steps, and shown
 only if it is what was compiled: the entry's compiler and target must be those of this host, and `asm` compares the new
-object code with the entry's, byte by byte. Everything but the cluster imports TensorFlow.
+object code with the entry's, byte by byte. Everything but the cluster imports TensorFlow, where the recipe is of
+a program of its.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -161,18 +161,17 @@ def _modules(entry: Entry) -> list[str]:
 
 def _program(entry: Entry) -> Any:
     """What was lowered, lowered again. Raises CommandError when this compiler, host or lowering is another one."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     from habana_tf import settings
+    from habana_tf.cli.recipes import clusters
     from habana_tf.hardware.cpu import BF16_PART, target
     from habana_tf.resolver.keys import compiler_version, program_key, target_parts
     from habana_tf.resolver.provenance import Provenance
-    from habana_tf.tensorflow_clusters.cluster import parse
 
     parts = {part.name: part.value for part in entry.key.parts}
     here = dict([("compiler", compiler_version()), *target_parts(target(), BF16_PART in parts), *settings.key_parts()])
     other = [name for name, value in here.items() if parts.get(name) != value]
     try:
-        program = None if other else Provenance.of(entry.sections, parse).compiled_program(target())
+        program = None if other else Provenance.of(entry.sections, clusters.reader(entry)).compiled_program(target())
     except ImportError as error:
         raise CommandError(f"lowering needs TensorFlow: {error}", 1) from error
     except KeyError as error:

@@ -102,6 +102,11 @@ def header(row: Listed) -> Header:
     return row.header
 
 
+def framework(row: Listed) -> str:
+    """TensorFlow or PyTorch: whose program it was."""
+    return str(header(row).get("framework", "TensorFlow"))
+
+
 def op_count(row: Listed) -> int:
     """How many ops were compiled together; one for an eager op."""
     ops = header(row).get("ops")

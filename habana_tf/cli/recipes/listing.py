@@ -14,6 +14,7 @@ from habana_tf.cli.recipes.common import (
     action,
     age,
     byte_size,
+    framework,
     header,
     op_count,
     opened,
@@ -38,6 +39,8 @@ _ORDERS: dict[str, Callable[[Listed], Any]] = {
     "ops": lambda row: -op_count(row),
     "name": lambda row: (header(row)["name"], header(row)["digest"]),
 }
+_OF = 2
+"""Where a line has the framework, which is left out where all recipes are of one."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -78,16 +81,18 @@ def _list(arguments: argparse.Namespace) -> int:
         return 0
     # An op or a name that was asked for is a choice already.
     unfolded = arguments.all or arguments.op or arguments.name
-    folded: list[Listed] = []
+    folded: dict[str, list[Listed]] = {}
     lines = []
     for row in good:
         if unfolded or op_count(row) != 1:
             lines.append(_line(row))
         else:
-            folded.append(row)
-    if folded:
-        lines.append(_folded_line(folded))
-    print_table(["name", "key", "in", "type", "work", "inputs", ">size", ">compiled", "last use"], lines)
+            folded.setdefault(framework(row), []).append(row)
+    lines += [_folded_line(rows, name) for name, rows in sorted(folded.items())]
+    columns: list[str] = ["name", "key", "of", "in", "type", "work", "inputs", ">size", ">compiled", "last use"]
+    if len(set(map(framework, every))) < 2:
+        columns, *lines = (cells[:_OF] + cells[_OF + 1 :] for cells in (columns, *lines))
+    print_table(columns, lines)
     total, seconds = sum(row.file_bytes for row in good), sum(header(row)["compile_seconds"] for row in good)
     of = "" if len(good) == len(every) else f" of {len(every)}"
     print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {escaped(reader.root)}")
@@ -128,6 +133,7 @@ def _line(row: Listed) -> list[str]:
     return [
         Styled(of["name"], "red" if failed else "cyan"),
         of["digest"][:KEY_DIGITS],
+        framework(row),
         shortened(", ".join(_scopes(row)), 18),
         precision(row),
         Styled("cannot be compiled", "red") if failed else shortened(worked(row), 48),
@@ -143,11 +149,13 @@ def _last_use(seconds: float) -> str:
     return moment(seconds)[:-3].removeprefix(time.strftime("%Y-"))
 
 
-def _folded_line(rows: list[Listed]) -> list[str]:
+def _folded_line(rows: list[Listed], of: str) -> list[str]:
+    """of: the framework of these."""
     names = sorted({op for row in rows for op in header(row)["ops"]})
     cells = [
         f"({len(rows)} one-op recipes)",
         "",
+        of,
         "",
         "",
         shortened(", ".join(names), 24),

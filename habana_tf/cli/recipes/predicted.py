@@ -1,13 +1,11 @@
 """How long a launch of a recipe would take on real cards, for `show` and `report`, computed from the stored cluster.
 
-Reading the cluster takes TensorFlow, which is imported only for a recipe that has one. A recipe that cannot be
-predicted has a reason instead.
+Reading a cluster of TensorFlow's takes TensorFlow, which is imported only for a recipe that has one. A recipe that
+cannot be predicted has a reason instead.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,25 +21,23 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, LaunchPre
 
     sizes: of those that the recipe leaves open, all or none.
     """
-    from habana_tf.cli.recipes import contents
+    from habana_tf.cli.recipes import clusters, contents
 
     if "cluster" not in entry.sections:
         return {}, "it does not say what it was compiled from"
     wanted = contents.symbols(entry)
     if len(sizes) != wanted:
         return {}, f"it depends on {', '.join(f's{k}' for k in range(wanted))}; pass --sizes to see it"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     try:
-        importlib.import_module("tensorflow")
+        read = clusters.reader(entry)
     except ImportError as error:
         return {}, f"it takes TensorFlow, which cannot be imported: {error}"
     from habana_tf.card.clock.predicted import of_cluster
     from habana_tf.hardware.chips import chips
     from habana_tf.resolver.provenance import Provenance
-    from habana_tf.tensorflow_clusters.cluster import parse
 
     try:
-        met = Provenance.of(entry.sections, parse)
+        met = Provenance.of(entry.sections, read)
     except (KeyError, ValueError) as error:
         return {}, f"its cluster cannot be read: {error}"
     shapes = [[_number(n, sizes) for n in shape] for shape in met.shapes]

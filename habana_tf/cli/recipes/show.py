@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from habana_tf.cli.recipes import contents
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
-                "kernels", "flops", "scopes", "takes", "work", "failure", "signature"}  # fmt: skip
+                "kernels", "flops", "framework", "scopes", "takes", "work", "failure", "signature"}  # fmt: skip
 _NAMES = 3
 ENGINES = {"MME": "magenta", "TPC": "green"}
 
@@ -113,6 +113,7 @@ def _print_facts(row: Listed, entry: Entry) -> None:
         ("created", moment(of["created"])),
         ("last use", moment(row.last_used)),
         ("compile time", duration(entry.compile_seconds)),
+        ("program of", of.get("framework", "TensorFlow")),
         ("cannot be compiled", Styled(entry.failure or "", "red")),
         ("ops in scope", ", ".join(f"{name} ({count})" for name, count in (of.get("scopes") or {}).items())),
         ("ops", ops_text(row)),

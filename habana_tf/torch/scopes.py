@@ -1,0 +1,80 @@
+"""Says which part of a program an op is of: a module, an optimizer, or the backward pass of one of a module's ops.
+
+    ResNet/layer1.0.conv1           forward of that module of a ResNet
+    backward/ResNet/layer1.0.conv1  gradients of an op of it
+    update/Adam                     the update by an optimizer
+
+Read from the Python stack, and only where an op is met in a place where it was never recorded, so that it costs nothing
+per op. The stack of the backward pass has no modules: there PyTorch numbers the ops by the forward one that they belong
+to. Names are for people; no key has them.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from types import FrameType
+
+import torch
+from torch import nn
+
+BACKWARD, UPDATE = "backward", "update"
+_MOST = 100_000
+"""Ops of the forward pass whose scopes are remembered for their gradients."""
+_CALLED = frozenset({"forward", "_call_impl"})
+"""Functions whose `self` may be a module."""
+
+
+class Scopes:
+    """Scopes of one process's ops."""
+
+    def __init__(self) -> None:
+        self._forward: dict[int, str] = {}
+        self._paths: weakref.WeakKeyDictionary[nn.Module, dict[int, str]] = weakref.WeakKeyDictionary()
+
+    def now(self) -> str:
+        """The scope of the op that is called; empty for one outside modules, optimizers and backward passes."""
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            of = self._forward.get(node._sequence_nr(), "")
+            return f"{BACKWARD}/{of}" if of else BACKWARD
+        found = self._of(sys._getframe(1))
+        number = torch._C._autograd._get_sequence_nr() - 1  # of the op that was given to autograd last: this one
+        if found and number >= 0:
+            if len(self._forward) > _MOST:
+                self._forward.clear()
+            self._forward.setdefault(number, found)
+        return found
+
+    def _of(self, frame: FrameType | None) -> str:
+        """The scope that a stack says, whose innermost frame is given."""
+        modules: list[nn.Module] = []
+        while frame is not None:
+            name = frame.f_code.co_name
+            if name in _CALLED or name == "step":
+                this = frame.f_locals.get("self")
+                if isinstance(this, nn.Module) and (not modules or modules[-1] is not this):
+                    modules.append(this)
+                elif not modules and isinstance(this, torch.optim.Optimizer):
+                    return f"{UPDATE}/{type(this).__name__}"
+            frame = frame.f_back
+        if not modules:
+            return ""
+        root = modules[-1]
+        path = next((p for m in modules if (p := self._path(root, m)) is not None), "")
+        return f"{type(root).__name__}/{path}" if path else type(root).__name__
+
+    def _path(self, root: nn.Module, inner: nn.Module) -> str | None:
+        """What a module is called within another; None where it is not in it."""
+        known = self._paths.get(root)
+        if known is None or id(inner) not in known:
+            known = self._paths[root] = {id(m): name for name, m in root.named_modules()}
+        return known.get(id(inner))
+
+
+_scopes = Scopes()
+
+
+def now() -> str:
+    """See `Scopes.now`."""
+    return _scopes.now()
