@@ -1,39 +1,220 @@
 """torch.compile(backend="hpu_backend"): the graphs that Dynamo makes of a function become programs.
 
 PyTorch finds the backend by the package's entry point `torch_dynamo_backends`, so that to load the device imports no
-Dynamo. AOTAutograd splits a graph into a forward and a backward one of ATen overloads. A call of one is recorded as in
-lazy mode, whatever the mode is, and ends with its program. So there is one way from overloads to programs; what
-that costs over a program bound to the graph once is to record each call.
+Dynamo. AOTAutograd splits a graph into a forward and a backward one of ATen overloads, mutations at the end.
+There is one way from overloads to programs, the recorder's: the first call of a graph is recorded as in lazy mode, and
+its program is bound to the arguments (`bound`), so that a later call is one launch.
+
+Ops that no program can have divide a graph:
+
+    mul, linalg_svd, add    -->    program(mul), svd on the CPU, program(add)
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from habana_tf.torch.bound import Bound, bind
 from habana_tf.torch.device import load
+from habana_tf.torch.recording import Recorder
+from habana_tf.torch.step import order_of_strides
+
+log = logging.getLogger("habana_tf")
+
+_OPTIONS = {"keep_input_mutations": True, "use_eager_fallback": True}
+"""Habana's options that are known here, and their values where none is given."""
+_MOST_NODES = 4096
+"""Nodes of a graph that one program may be of."""
 
 
-def hpu_backend(graph: torch.fx.GraphModule, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """Compiles what Dynamo has traced. Takes no options."""
+def hpu_backend(
+    graph: torch.fx.GraphModule, examples: Sequence[Any], options: dict[str, Any] | None = None, **others: Any
+) -> Callable[..., Any]:
+    """Compiles what Dynamo has traced.
+
+    options: keep_input_mutations, whether programs write into arguments (else a copy follows them); use_eager_fallback,
+    whether ops without a lowering run on the CPU (else RuntimeError). Raises ValueError for others.
+    """
     from torch._dynamo.backends.common import aot_autograd
 
-    if options:
-        raise ValueError(f"hpu_backend has no options, and got {sorted(options)}")
-    compiled: Callable[..., Any] = aot_autograd(fw_compiler=_recorded)(graph, examples)
-    return compiled
+    chosen = {**_OPTIONS, **(options or {}), **others}
+    if unknown := sorted(set(chosen) - set(_OPTIONS)):
+        raise ValueError(f"hpu_backend has no options {unknown}; it has {sorted(_OPTIONS)}")
+
+    def compiled(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return _boxed(Graph(load().recorder, part, chosen["use_eager_fallback"]))
+
+    made = aot_autograd(fw_compiler=compiled, keep_inference_input_mutations=chosen["keep_input_mutations"])
+    called: Callable[..., Any] = made(graph, examples)
+    return called
 
 
-def _recorded(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-    from torch._functorch.aot_autograd import make_boxed_func
+def _boxed(graph: Graph) -> Callable[..., Any]:
+    """A function that takes its arguments in a list, which it empties when they are used."""
 
-    recorder = load().recorder
+    def run(args: list[Any]) -> Any:
+        results = graph(*args)
+        args.clear()
+        return results
 
-    def run(*args: Any) -> Any:
-        with recorder.recorded():
-            return graph(*args)
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
-    boxed: Callable[..., Any] = make_boxed_func(run)
-    return boxed
+
+class Graph:
+    """A graph of AOTAutograd. The first call runs it node by node and finds the nodes that are no part of a program;
+    these divide it into regions."""
+
+    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule, may_fall_back: bool) -> None:
+        self.recorder, self.graph, self.may_fall_back = recorder, graph, may_fall_back
+        self.run: Callable[..., Any] | None = None
+        for node in graph.graph.nodes:
+            if node.op == "call_function" and node.target is torch.ops.aten.view.default:
+                node.target = torch.ops.aten.reshape.default
+        _keep_orders(graph.graph)
+        graph.recompile()
+
+    def __call__(self, *args: Any) -> Any:
+        if self.run is not None:
+            return self.run(*args)
+        with torch.no_grad():
+            walk = _Walk(self.recorder, self.graph)
+            results = walk.run(*args)
+        if walk.outside and not self.may_fall_back:
+            raise RuntimeError(f"hpu_backend: no program can have {walk.names()}, and use_eager_fallback is False")
+        if walk.outside:
+            log.info("A compiled graph is divided by %s", walk.names())
+        self.run = _divided(self.recorder, self.graph, walk.outside)
+        return results
+
+
+def _keep_orders(graph: torch.fx.Graph) -> None:
+    """Has the results of a graph, and what `as_strided` reads, the order of axes in memory that the trace says. Others
+    have what their lowerings give, whose order may be another."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    read = [n.args[0] for n in graph.nodes if n.op == "call_function" and n.target is torch.ops.aten.as_strided.default]
+    for node in dict.fromkeys([*output.all_input_nodes, *read]):
+        traced = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(traced, torch.Tensor) or traced.device.type != "hpu":
+            continue
+        order = order_of_strides([_hint(n) for n in traced.shape], [_hint(n) for n in traced.stride()])
+        if order is None:
+            continue
+        with graph.inserting_after(node):
+            kept = graph.call_function(ordered, (node, order))
+            kept.meta["val"] = traced
+        node.replace_all_uses_with(kept, lambda user, kept=kept: user is not kept)
+
+
+def _hint(size: Any) -> int:
+    """A size as it was at the trace."""
+    return size if isinstance(size, int) else int(size.node.hint)
+
+
+def ordered(t: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """A tensor whose memory has its axes in this order: itself where it has."""
+    if not t.numel() or order_of_strides(t.shape, t.stride()) == order or t.permute(order).is_contiguous():
+        return t
+    back = [order.index(k) for k in range(len(order))]
+    return t.permute(order).contiguous().permute(back)
+
+
+class _Walk(torch.fx.Interpreter):
+    """Runs a graph and notes the nodes that are no part of a program."""
+
+    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule) -> None:
+        super().__init__(graph)
+        self.recorder = recorder
+        self.outside: dict[torch.fx.Node, None] = {}
+
+    def run(self, *args: Any) -> Any:
+        with self.recorder.recorded():
+            return super().run(*args)
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        uses, draws = self.recorder.host_uses, self.recorder.draws
+        made = super().run_node(n)
+        if n.op == "call_function":
+            random = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
+            on_host = any(t.device.type != "hpu" for t in _tensors(made))
+            if on_host or uses != self.recorder.host_uses or random and draws == self.recorder.draws:
+                self.outside[n] = None
+        return made
+
+    def names(self) -> str:
+        """The ops that were noted."""
+        return ", ".join(sorted({str(n.target) for n in self.outside if isinstance(n.target, torch._ops.OpOverload)}))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for x in value for t in _tensors(x)] if isinstance(value, (list, tuple)) else []
+
+
+def _divided(recorder: Recorder, graph: torch.fx.GraphModule, outside: dict[torch.fx.Node, None]) -> Callable[..., Any]:
+    """The graph as regions, alternately of programs and of nodes that are no part of one."""
+    parts: dict[torch.fx.Node, int] = {}
+    part, count, was = 0, 0, False
+    for node in graph.graph.nodes:
+        if node.op in ("placeholder", "output", "get_attr"):
+            continue
+        if (node in outside) != was or count >= _MOST_NODES:
+            part, count, was = part + 1, 0, node in outside
+        parts[node], count = part, count + 1
+    if not any(node in outside for node in parts) and part == 0:
+        return Region(recorder, graph)
+    from torch.fx.passes.split_module import split_module
+
+    split = split_module(graph, graph, lambda node: parts[node], keep_original_order=True)
+    mixed = {k for node, k in parts.items() if node in outside}
+    for name, region in list(split.named_children()):
+        number = name.removeprefix("submod_")
+        if number.isdigit() and int(number) not in mixed:
+            setattr(split, name, Region(recorder, region))
+    run: Callable[..., Any] = split.forward
+    return run
+
+
+class Region(torch.nn.Module):
+    """A part of a graph that is one program: recorded for each layout of arguments that it meets, and run from then on.
+
+    known: by the numbers among the arguments, what was bound. Without entry where a recording could not be bound.
+    """
+
+    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule) -> None:
+        super().__init__()
+        self.recorder, self.graph = recorder, graph
+        self.known: dict[tuple[Any, ...], list[Bound]] = {}
+        self.numbers: list[int] | None = None
+
+    def forward(self, *args: Any) -> Any:
+        if self.numbers is None:
+            self.numbers = [k for k, a in enumerate(args) if not isinstance(a, torch.Tensor)]
+        with self.recorder.lock:
+            self.recorder.flush()
+            self.recorder.collect()
+            key = tuple(args[k] for k in self.numbers)
+            for bound in self.known.get(key, ()):
+                blocks = bound.blocks(args)
+                if blocks is not None:
+                    return self._given(bound.run(args, blocks))
+            return self._recorded(key, args)
+
+    def _recorded(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
+        with torch.no_grad(), self.recorder.watched() as watched:
+            results = self.graph(*args)
+        self.single = not isinstance(results, (tuple, list))
+        kept = [*self.graph.parameters(), *self.graph.buffers()]
+        kept += [t for t in vars(self.graph).values() if isinstance(t, torch.Tensor)]
+        bound = bind(self.recorder.memory, watched, args, [results] if self.single else results, kept)
+        if bound is not None:
+            self.known.setdefault(key, []).append(bound)
+        return results
+
+    def _given(self, results: list[Any]) -> Any:
+        return results[0] if self.single else tuple(results)

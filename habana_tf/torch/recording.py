@@ -15,7 +15,6 @@ In eager mode each op is a program by itself.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,13 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from habana_tf._native import _bridge
-from habana_tf.resolver.resolve import resolve
-from habana_tf.torch.cluster import Recording, cluster_of, signature
-from habana_tf.torch.step import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Operand, Step
+from habana_tf.torch.launch import Launch, Watched, aligned
+from habana_tf.torch.step import MOST_NUMBERS, WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, Step
 from habana_tf.torch.storage import Block, Memory
-
-log = logging.getLogger("habana_tf")
 
 MOST_OPS = 20_000
 """Ops that a program may have; a recording ends after so many."""
@@ -38,29 +33,6 @@ MOST_STEPS = 200_000
 """Nodes of the tree before it is begun anew."""
 _MOST_OF_AN_OP = 64
 """Numbers that one op may read."""
-_ALIGNMENT = 64
-
-
-class Launch:
-    """A program that runs on the addresses of blocks."""
-
-    def __init__(self, recording: Recording, memory: Memory) -> None:
-        met = signature(recording)
-        bound = resolve(cluster_of(recording), met, memory.statistics.reserved)
-        self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
-        self._memory = memory
-
-    def run(self, inputs: list[int], outputs: list[int]) -> None:
-        """Runs it. Raises what the program raises."""
-        size = self._native.workspace
-        block = self._memory.workspace(size) if size else None
-        try:
-            warning = self._native.run(inputs, outputs, 0 if block is None else block.address)
-        finally:
-            if block is not None:
-                self._memory.release(block)
-        if warning:
-            log.warning("%s", warning)
 
 
 class Recorder:
@@ -70,13 +42,16 @@ class Recorder:
         self.memory, self.lazy = memory, lazy
         self.lock = threading.RLock()
         self.programs = 0
+        self.host_uses = 0
+        self.draws = 0
+        self._watched: Watched | None = None
         self._root = self._step = Step(-1)
         self._steps = 0
         self._number = 0
         self._inputs: list[Block] = []
         self._pending: dict[int, Block] = {}
         self._numbers: tuple[list[float], list[int]] = ([], [])
-        self._vectors = [_aligned(MOST_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
+        self._vectors = [aligned(MOST_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
 
     # -- recording ----------------------------------------------------------------------------------------
 
@@ -162,7 +137,10 @@ class Recorder:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"
             )
-        return self._scalar(t.item(), t.dtype)
+        number = self._scalar(t.item(), t.dtype)
+        if self._watched is not None:
+            self._watched.hosts.append((number.kind, number.place, t))
+        return number
 
     def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
         """A number that is read at run time."""
@@ -170,6 +148,10 @@ class Recorder:
             self._numbers[0].append(a)
             return Number("float", len(self._numbers[0]) - 1, dtype)
         self._numbers[1].append(a)
+        if type(a) is Drawn:
+            self.draws += 1
+            if self._watched is not None:
+                self._watched.drawn.append((len(self._numbers[1]) - 1, a))
         return Number("integer", len(self._numbers[1]) - 1, dtype)
 
     def _undo(self, inputs: int, floats: int, integers: int) -> None:
@@ -248,6 +230,8 @@ class Recorder:
                 inputs.append(vector.ctypes.data)
         for _, block in found:
             memory.count(block)
+        if self._watched is not None:
+            self._watched.ran(launch, self._inputs, [b for _, b in found], self._numbers)
         launch.run(inputs, [b.address for _, b in found])
         memory.publish()
 
@@ -270,12 +254,23 @@ class Recorder:
         """Runs what was recorded if memory under a tensor is not what the program so far says, or, before a write,
         if the program has still to read it. Returns its block."""
         with self.lock:
+            self.host_uses += 1
             block = self.memory.of(t)
             if block.value is not None or write and block.reader == self._number:
                 self.flush()
             if write:
                 self.memory.count(block)
             return block
+
+    @contextmanager
+    def watched(self) -> Iterator[Watched]:
+        """As `recorded`, of which it says what was done."""
+        self._watched, before = Watched(), self._watched
+        try:
+            with self.recorded():
+                yield self._watched
+        finally:
+            self._watched = before
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
@@ -286,11 +281,3 @@ class Recorder:
         finally:
             self.lazy = before
             self.flush()
-
-
-def _aligned(count: int, dtype: Any) -> Any:
-    """A vector whose address is a multiple of 64."""
-    size = np.dtype(dtype).itemsize
-    raw = np.empty(count * size + _ALIGNMENT, np.uint8)
-    first = -raw.ctypes.data % _ALIGNMENT
-    return raw[first : first + count * size].view(dtype)

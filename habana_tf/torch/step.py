@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -37,6 +37,19 @@ class Number(NamedTuple):
     kind: str
     place: int
     dtype: torch.dtype | None = None
+
+
+class Drawn(int):
+    """A number that is another one at each run of what was recorded. again: gives the next."""
+
+    again: Callable[[], int]
+
+    @classmethod
+    def of(cls, value: int, again: Callable[[], int]) -> Drawn:
+        """value: of the first run."""
+        made = cls(value)
+        made.again = again
+        return made
 
 
 class NotRecorded(Exception):

@@ -1,0 +1,69 @@
+"""A program that runs on the addresses of blocks, and the notes of a recording that is to be bound to its arguments."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from habana_tf._native import _bridge
+from habana_tf.resolver.resolve import resolve
+from habana_tf.torch.cluster import Recording, cluster_of, signature
+from habana_tf.torch.step import Drawn
+from habana_tf.torch.storage import Block, Memory
+
+log = logging.getLogger("habana_tf")
+
+_ALIGNMENT = 64
+
+
+class Launch:
+    """A program that runs on the addresses of blocks."""
+
+    def __init__(self, recording: Recording, memory: Memory) -> None:
+        met = signature(recording)
+        bound = resolve(cluster_of(recording), met, memory.statistics.reserved)
+        self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
+        self._memory = memory
+
+    def run(self, inputs: list[int], outputs: list[int]) -> None:
+        """Runs it. Raises what the program raises."""
+        size = self._native.workspace
+        block = self._memory.workspace(size) if size else None
+        try:
+            warning = self._native.run(inputs, outputs, 0 if block is None else block.address)
+        finally:
+            if block is not None:
+                self._memory.release(block)
+        if warning:
+            log.warning("%s", warning)
+
+
+@dataclass
+class Watched:
+    """What the recorder did while it was watched. launches: each program with the blocks that it read and those that it
+    wrote. numbers: those read at run time; hosts: (kind, place, tensor of the CPU) for those that came in tensors;
+    drawn: (place, number) for those that are others at each run."""
+
+    launches: list[tuple[Launch, list[Block], list[Block]]] = field(default_factory=list)
+    numbers: tuple[list[float], list[int]] = ([], [])
+    hosts: list[tuple[str, int, torch.Tensor]] = field(default_factory=list)
+    drawn: list[tuple[int, Drawn]] = field(default_factory=list)
+
+    def ran(
+        self, launch: Launch, read: list[Block], written: list[Block], numbers: tuple[list[float], list[int]]
+    ) -> None:
+        """Notes a program."""
+        self.launches.append((launch, list(read), written))
+        self.numbers = list(numbers[0]), list(numbers[1])
+
+
+def aligned(count: int, dtype: Any) -> Any:
+    """A vector whose address is a multiple of 64."""
+    size = np.dtype(dtype).itemsize
+    raw = np.empty(count * size + _ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % _ALIGNMENT
+    return raw[first : first + count * size].view(dtype)

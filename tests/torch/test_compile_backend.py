@@ -1,0 +1,219 @@
+"""torch.compile(backend="hpu_backend"): what is bound once and run again, beside PyTorch on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.torch.child import HAS_TORCH, on_device
+
+if HAS_TORCH:
+    import torch
+    from torch.nn import functional as F
+
+EAGER = ("eager",)
+
+
+def _compiled(f: Callable[..., Any], **more: Any) -> Callable[..., Any]:
+    torch._dynamo.reset()
+    compiled: Callable[..., Any] = torch.compile(f, backend="hpu_backend", **more)
+    return compiled
+
+
+def _calls(run: Callable[[], Any]) -> list[str]:
+    """The overloads that are recorded meanwhile."""
+    from habana_tf.torch import device
+
+    recorder = device.load().recorder
+    names: list[str] = []
+    record = recorder.record
+
+    def noted(kernel: Any, args: Any, kwargs: Any) -> Any:
+        names.append(kernel.row.name)
+        return record(kernel, args, kwargs)
+
+    recorder.record = noted  # type: ignore[method-assign]
+    try:
+        run()
+    finally:
+        del recorder.record
+    return names
+
+
+def _check(f: Callable[..., Any], *calls: Sequence[Any], **more: Any) -> None:
+    """That each call gives what it gives on the CPU, results' strides and arguments' new values included."""
+    run = _compiled(f, **more)
+    for args in calls:
+        theirs = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+        ours = [a.to("hpu") if isinstance(a, torch.Tensor) else a for a in args]
+        want, got = f(*theirs), run(*ours)
+        for w, g in zip(_list(want) + theirs, _list(got) + ours, strict=True):
+            if isinstance(w, torch.Tensor):
+                torch.testing.assert_close(g.cpu(), w, rtol=1e-5, atol=1e-5)
+                assert g.stride() == w.stride()
+            else:
+                assert g == w
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+@on_device(modes=EAGER)
+def test_a_second_call_records_nothing() -> None:
+    w = torch.randn(6, 3, device="hpu", requires_grad=True)
+
+    def step() -> None:
+        run(x, w).sum().backward()
+
+    run = _compiled(lambda x, w: F.relu(x @ w) * 2)
+    x = torch.randn(4, 6, device="hpu")
+    step()
+    step()
+    assert "mm" not in _calls(step)
+
+
+@on_device(modes=EAGER)
+def test_results_that_are_arguments_views_or_share_memory() -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = x * y
+        return x, x.t(), z, z.t(), z[1:], (z + 1).t(), y[:, 1:3]
+
+    _check(f, *[(torch.randn(4, 5), torch.randn(4, 5)) for _ in range(3)])
+
+
+@on_device(modes=EAGER)
+def test_arguments_that_are_views_at_other_places() -> None:
+    def f(x: Any) -> Any:
+        return (x * 2).sum(1)
+
+    base = torch.randn(8, 6)
+    run = _compiled(f)
+    on_device = base.to("hpu")
+    for first in (0, 2, 4, 2):
+        torch.testing.assert_close(run(on_device[first : first + 3]).cpu(), f(base[first : first + 3]))
+
+
+@on_device(modes=EAGER)
+def test_arguments_that_share_memory_in_one_call_and_not_in_another() -> None:
+    run = _compiled(lambda x, y: x * 2 + y)
+    x, y = torch.randn(4, 5), torch.randn(4, 5)
+    a, b = x.to("hpu"), y.to("hpu")
+    for p, q, want in (
+        (a, b, x * 2 + y),
+        (a, a, x * 3),
+        (a, b, x * 2 + y),
+        (a.view(4, 5), a, x * 3),
+        (b, a, y * 2 + x),
+    ):
+        torch.testing.assert_close(run(p, q).cpu(), want)
+
+
+@on_device("True", "False", modes=EAGER)
+def test_arguments_that_are_written(keep: str) -> None:
+    def f(x: Any, y: Any) -> Any:
+        x.mul_(2).add_(y)
+        y[1:].fill_(3)
+        return x + y
+
+    calls = [(torch.randn(4, 5), torch.randn(4, 5)) for _ in range(3)]
+    _check(f, *calls, options={"keep_input_mutations": keep == "True"})
+
+
+@on_device(modes=EAGER)
+def test_running_statistics_are_written_in_place() -> None:
+    def f(x: Any, mean: Any, variance: Any) -> Any:
+        return F.batch_norm(x, mean, variance, training=True)
+
+    _check(f, *[(torch.randn(4, 3, 5, 5), torch.zeros(3), torch.ones(3)) for _ in range(3)])
+
+
+@on_device(modes=EAGER)
+def test_numbers_that_change() -> None:
+    calls = [(torch.randn(4, 5), 0.1 * k, k) for k in range(1, 5)]
+    _check(lambda x, rate, n: x * rate + n, *calls)
+    _check(lambda x, rate, n: x * rate + n, *calls, dynamic=True)
+
+
+@on_device(modes=EAGER)
+def test_numbers_in_tensors_of_the_cpu() -> None:
+    run = _compiled(lambda x, rate: x * rate)
+    x = torch.randn(4, 5)
+    for rate in (0.5, 0.25, 2.0, 3.0):
+        torch.testing.assert_close(run(x.to("hpu"), torch.tensor(rate)).cpu(), x * rate)
+
+
+@on_device(modes=EAGER)
+def test_sizes_that_change() -> None:
+    def f(x: Any, w: Any) -> Any:
+        y = (x @ w).relu()
+        return y.reshape(-1), y.sum(), y.shape[0]
+
+    w = torch.randn(6, 3)
+    _check(f, *[(torch.randn(n, 6), w) for n in (4, 5, 7, 5, 4, 9)])
+    _check(f, *[(torch.randn(n, 6), w) for n in (4, 5, 7, 5, 4, 9)], dynamic=True)
+
+
+@on_device(modes=EAGER)
+def test_ops_without_a_program_divide_a_graph() -> None:
+    from habana_tf.cluster import left_to_cpu
+
+    def f(x: Any) -> Any:
+        y = x @ x.t() + 4 * torch.eye(4, device=x.device)
+        return torch.linalg.cholesky(y).sum(1) * 2
+
+    calls = [(torch.randn(4, 5),) for _ in range(3)]
+    _check(f, *calls)
+    assert any("cholesky" in op for op in left_to_cpu.noted())
+    run = _compiled(f)
+    x = calls[0][0].to("hpu")
+    run(x)
+    run(x)
+    assert "mm" not in _calls(lambda: run(x))
+
+
+@on_device(modes=EAGER)
+def test_random_numbers_are_others_at_each_call() -> None:
+    run = _compiled(lambda x: F.dropout(x, 0.5) * 1.5)
+    x = torch.ones(64, 64, device="hpu")
+    made = [run(x).cpu() for _ in range(4)]
+    assert all(set(y.unique().tolist()) == {0.0, 3.0} for y in made)
+    assert len({tuple(y.flatten().tolist()) for y in made}) == 4
+
+
+@on_device(modes=EAGER)
+def test_strides_of_results_are_those_of_pytorch() -> None:
+    def f(x: Any, w: Any) -> Any:
+        y = F.conv2d(x, w, padding=1)
+        return y, y.permute(0, 2, 3, 1), F.max_pool2d(y, 2)
+
+    x, w = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+    _check(f, *[(x, w)] * 3)
+    _check(lambda x: ((x * 2).t(), x.t().contiguous()), *[(torch.randn(4, 5),)] * 3)
+
+
+@on_device(modes=EAGER)
+def test_empty_arguments_and_results() -> None:
+    _check(lambda x, y: (x * 2, y + 1, x[:0]), *[(torch.randn(0, 5), torch.randn(4, 5))] * 3)
+
+
+@on_device(modes=EAGER)
+def test_options_are_habanas_or_refused() -> None:
+    x = torch.eye(4, device="hpu")
+    for options, words in (({"graphs": 1}, "has no options ['graphs']"), ({"use_eager_fallback": False}, "cholesky")):
+        run = _compiled(lambda x: torch.linalg.cholesky(x * 2), options=options)
+        try:
+            run(x)
+        except Exception as why:
+            assert words in str(why), why
+        else:
+            raise AssertionError(f"{options} are taken")
+
+
+@on_device(modes=("lazy",))
+def test_what_was_recorded_before_a_graph_is_run_before_it() -> None:
+    run = _compiled(lambda x: x * 2)
+    for k in range(3):
+        x = torch.full((4,), float(k), device="hpu") + 1
+        y = run(x) + 1
+        assert y.tolist() == [2.0 * (k + 1) + 1] * 4
