@@ -44,6 +44,14 @@ PT_HPU_LAZY_MODE = Setting(
     "Whether ops of PyTorch wait for mark_step() or a read by the host and become one program; without it each op is "
     "a program by itself.",
 )
+PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST = Setting(
+    "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", None, kind.FILE,
+    "File with the ops, one a line, that torch.autocast runs in bf16 instead of the default ones.",
+)
+PT_HPU_AUTOCAST_FP32_OPS_LIST = Setting(
+    "PT_HPU_AUTOCAST_FP32_OPS_LIST", None, kind.FILE,
+    "File with the ops, one a line, that torch.autocast runs in fp32 instead of the default ones.",
+)
 
 # --- precision ---
 

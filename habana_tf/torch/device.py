@@ -16,6 +16,7 @@ from habana_tf.hardware import claim
 from habana_tf.hardware.cards import Card
 from habana_tf.settings import PT_HPU_LAZY_MODE
 from habana_tf.torch import hpu, private_api, serialization
+from habana_tf.torch.autocast import Casts
 from habana_tf.torch.kernels import Kernels
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.storage import Memory
@@ -33,6 +34,7 @@ class Device:
         self.memory = Memory(card.chip.hbm_bytes)
         self.recorder = Recorder(self.memory, PT_HPU_LAZY_MODE.get())
         self.kernels = Kernels(self.recorder)
+        self.casts = Casts()
 
 
 def load() -> Device:
@@ -58,6 +60,7 @@ def load() -> Device:
             "hpu", hpu, _hooks(PrivateUse1Hooks), _guard(DeviceGuard)
         )  # fmt: skip
         device.kernels.register()
+        device.casts.register()
         serialization.register(device.recorder)
         _device = device
         return device

@@ -25,6 +25,9 @@ NAMES = {
     "torch._C._current_autograd_node": "names the gradients of a module's ops after the module",
     "torch._C._autograd._get_sequence_nr": "is how a gradient's op is told from others",
     "torch.library.Library.fallback": "hands every op without a kernel of the device to the CPU's",
+    "torch.library.Library._destroy": "takes the casts of autocast back when a program brings lists of its own",
+    "torch._C._ExcludeDispatchKeyGuard": "calls an op whose tensors autocast has cast",
+    "torch._C.DispatchKey.AutocastPrivateUse1": "names the kernels that cast",
 }
 """By name, what it is used for."""
 
