@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from habana_tf.torch.kernel import Drawn
 from habana_tf.torch.launch import Launch, Watched, aligned
-from habana_tf.torch.step import Drawn
 from habana_tf.torch.storage import Block, Memory
 
 
@@ -151,6 +151,7 @@ def bind(
 
     bound.inputs, bound.outputs = [address(b) for b in read], [address(b) for b in written]
     for numbers, dtype in zip(watched.numbers, (np.float32, np.int64), strict=True):
+        assert isinstance(numbers, list)
         vector = aligned(len(numbers), dtype)
         vector[:] = numbers
         bound.vectors.append(vector)

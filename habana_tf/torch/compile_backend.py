@@ -21,7 +21,7 @@ import torch
 from habana_tf.torch.bound import Bound, bind
 from habana_tf.torch.device import load
 from habana_tf.torch.recording import Recorder
-from habana_tf.torch.step import order_of_strides
+from habana_tf.torch.strides import order_of_strides
 
 log = logging.getLogger("habana_tf")
 

@@ -11,9 +11,10 @@ import torch
 
 from habana_tf.torch import fallback
 from habana_tf.torch.element_types import DLPACK
+from habana_tf.torch.kernel import Kernel, NotRecorded
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.recording import Recorder
-from habana_tf.torch.step import Kernel, NotRecorded, contiguous_strides, order_of_strides
+from habana_tf.torch.strides import contiguous_strides, order_of_strides
 
 _KEY = "PrivateUse1"
 _VIEWS = ("view", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype", "set_.source_Storage_storage_offset",

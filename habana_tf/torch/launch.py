@@ -12,7 +12,7 @@ import torch
 from habana_tf._native import _bridge
 from habana_tf.resolver.resolve import resolve
 from habana_tf.torch.cluster import Recording, cluster_of, signature
-from habana_tf.torch.step import Drawn
+from habana_tf.torch.kernel import Drawn
 from habana_tf.torch.storage import Block, Memory
 
 log = logging.getLogger("habana_tf")

@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from habana_tf.torch.first_call import step_of
+from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Drawn, Kernel, NotRecorded, Number, Operand
 from habana_tf.torch.launch import Launch, Watched, aligned
-from habana_tf.torch.step import MOST_NUMBERS, WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, Step
+from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Block, Memory
 
 MOST_OPS = 20_000
@@ -162,7 +164,7 @@ class Recorder:
 
     def _new(self, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Step:
         self._steps += 1
-        step = Step.of(self._step, kernel, entry, args, kwargs, self.memory)
+        step = step_of(self._step, kernel, entry, args, kwargs, self.memory)
         self._step.then[entry] = step
         return step
 

@@ -1,0 +1,180 @@
+"""The first time that a call is recorded in some place: what PyTorch's meta kernels say of it, the op as data, and a
+rehearsal of its lowering."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.ir.builder import Builder, ShapeError
+from habana_tf.ir.dtypes import DType, from_label
+from habana_tf.torch import scopes, views
+from habana_tf.torch.cluster import Argument, Result, Target, op_of
+from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
+from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Where
+from habana_tf.torch.meta import raise_as_cpu, tensors, to_meta
+from habana_tf.torch.step import Step
+from habana_tf.torch.storage import Memory
+from habana_tf.torch.strides import contiguous_strides, order_of_strides
+
+_FLOATS, _INTEGERS = 1 << 30, (1 << 30) + 1
+"""Inputs that stand for the vectors of numbers in a rehearsal."""
+
+
+def step_of(
+    before: Step, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
+    memory: Memory,
+) -> Step:  # fmt: skip
+    """The step of a call after another. Raises what PyTorch raises for wrong arguments."""
+    step = Step(before.index + 1, before, scope=scopes.now())
+    try:
+        _Filling(step, kernel, entry, args, kwargs, memory).fill()
+    except NotRecorded as why:
+        step.refused = str(why)
+    except (LoweringError, ShapeError) as why:
+        step.refused = str(why)
+    return step
+
+
+class _Filling:
+    """Finds what there is to know of a call that was never recorded in this place."""
+
+    def __init__(
+        self, step: Step, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
+        memory: Memory,
+    ) -> None:  # fmt: skip
+        self.step, self.kernel, self.entry = step, kernel, entry
+        self.args, self.kwargs, self.memory = args, kwargs, memory
+        self.new: dict[int, tuple[tuple[int, ...], str]] = {}
+        self.numbers = [0, 0]
+        self.contents: dict[Any, tuple[tuple[int, ...], str]] = {}
+
+    def fill(self) -> None:
+        step, kernel = self.step, self.kernel
+        self._check_types()
+        args, kwargs = kernel.on_others(self.args, self.kwargs)
+        try:
+            made = kernel.stock(*to_meta(args), **to_meta(kwargs))
+        except NotImplementedError as why:
+            raise NotRecorded(f"PyTorch has no meta kernel of it: {why}") from None
+        except (RuntimeError, IndexError, ValueError) as why:
+            raise_as_cpu(kernel.stock, args, kwargs, why)
+        results = list(made) if isinstance(made, (tuple, list)) else [made]
+        slots = self.entry[1:]
+        count = len(self.args)
+        named = list(zip(slots[count::2], slots[count + 1 :: 2], strict=True))
+        wheres = [kernel.where(name, self.args, self.kwargs) for name in kernel.writes]
+        step.written = tuple(w for w in wheres if w is not None)
+        overwritten = step.written if kernel.row.drops else ()
+        arguments = [
+            ("literal", None) if k in overwritten else self._argument(a, s)
+            for k, (a, s) in enumerate(zip(self.args, slots[:count], strict=True))
+        ]
+        arguments += [("named", name, self._argument(self.kwargs[name], s)) for name, s in named]
+        targets = [self._target(w, slots, dict(named)) for w in step.written]
+        fresh = [r for r, name in zip(results, kernel.returns, strict=False) if name is None]
+        given = [self._result(r) for r in fresh]
+        step.fresh = tuple(None if r is None else self._tensor(r, shown) for r, shown in zip(fresh, given, strict=True))
+        returned = [kernel.where(name, self.args, self.kwargs) for name in kernel.returns if name is not None]
+        step.returned = tuple(w for w in returned if w is not None)
+        step.single = not isinstance(made, (tuple, list))
+        updated = [(tuple(self._get(w).shape), PRIMITIVE[self._get(w).dtype].label, None) for w in step.written]
+        step.record = (kernel.row.name, tuple(arguments), tuple(targets), (*given, *updated))
+        step.new = tuple(self.new[place] for place in sorted(self.new))
+        step.numbers = self.numbers[0], self.numbers[1]
+        self._rehearse()
+
+    def _check_types(self) -> None:
+        met = list(tensors([self.args, self.kwargs]))
+        for t in met:
+            if PRIMITIVE.get(t.dtype) not in COMPUTED and (t.dim() or t.device.type != "cpu"):
+                raise NotRecorded(f"no program computes with {t.dtype}")
+        if self.kernel.row.floats and met and not met[0].dtype.is_floating_point:
+            raise NotRecorded(f"its lowering takes floating-point numbers, not {met[0].dtype}")
+
+    def _get(self, where: Where) -> torch.Tensor:
+        found: torch.Tensor = self.args[where] if isinstance(where, int) else self.kwargs[where]
+        return found
+
+    def _argument(self, a: Any, slot: Any) -> Argument:
+        """An argument as data. slot: as it stands in the entry."""
+        if isinstance(slot, Number):
+            self.numbers[slot.kind == "integer"] += 1
+            return (slot.kind, slot.place)
+        if isinstance(a, torch.Tensor):
+            return self._read(a, slot)
+        if isinstance(a, (list, tuple)):
+            return ("list", tuple(self._argument(x, s) for x, s in zip(a, slot, strict=True)))
+        if isinstance(a, (bool, int, float, str)):
+            return ("literal", a)
+        return ("literal", None)  # a type, a device, a memory format: results say what they come to
+
+    def _read(self, a: torch.Tensor, slot: Any) -> Argument:
+        """The contents of a tensor's storage, and its view of them."""
+        contents, *view = slot if isinstance(slot[0], tuple) else (slot,)
+        ref = contents[:2]
+        block = self.memory.of(a)
+        self.contents[ref] = block.shape, PRIMITIVE[block.dtype].label
+        if len(contents) == 4:
+            self.new[ref[1]] = self.contents[ref]
+        if view and 0 not in view[0] and views.layout(math.prod(block.shape), (view[0], view[1], view[2])) is None:
+            raise NotRecorded(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
+        return ("value", ref, tuple(view) if view else None)
+
+    def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> Target:
+        """What an argument that is written was before; no contents where all of it is replaced."""
+        t = self._get(where)
+        slot = slots[where] if isinstance(where, int) else named[where]
+        if isinstance(slot, Number):
+            raise RuntimeError("Expected all tensors to be on the same device: what is written is on the CPU")
+        if slot[0] == WHOLE:
+            return (None, None, tuple(slot[1]))
+        _, contents, geometry = self._read(t, slot)
+        block = self.memory.of(t)
+        if 0 in t.shape:
+            return (contents, geometry, block.shape)
+        if geometry is None:
+            return (None if self.kernel.row.drops else contents, None, block.shape)
+        lay = views.layout(math.prod(block.shape), geometry)
+        assert lay is not None
+        if lay.broadcast != lay.shape:
+            raise NotRecorded("a view is written of which elements share memory")
+        whole = lay.size == lay.grid and math.prod(lay.grid) == math.prod(block.shape)
+        return (None if whole else contents, geometry, block.shape)
+
+    def _result(self, t: torch.Tensor | None) -> Result:
+        """A new result as data. Its storage has the order of its strides where these are dense."""
+        if t is None:
+            return ((), "float32", None)
+        if PRIMITIVE.get(t.dtype) not in COMPUTED:
+            raise NotRecorded(f"no program computes with {t.dtype}")
+        order = None if t.is_contiguous() or 0 in t.shape else order_of_strides(t.shape, t.stride())
+        return (tuple(t.shape), PRIMITIVE[t.dtype].label, order)
+
+    def _tensor(self, t: torch.Tensor, shown: Result) -> tuple[Any, ...]:
+        """What `Memory.tensor` takes for a result."""
+        shape, _, order = shown
+        if order is None:
+            held, strides = shape, contiguous_strides(shape)
+        else:
+            held, strides = tuple(shape[k] for k in order), tuple(t.stride())
+        return (shape, strides, t.dtype, math.prod(shape) * DLPACK[t.dtype][1] // 8, held)
+
+    def _rehearse(self) -> None:
+        """Lowers the op on inputs of its own. Raises LoweringError or ShapeError where it has no lowering."""
+        record = self.step.record
+        assert record is not None
+        b = Builder()
+        op = op_of(0, record, _FLOATS, _INTEGERS)
+        nodes = []
+        for ref in op.inputs:
+            if ref == (-1, _FLOATS) or ref == (-1, _INTEGERS):
+                nodes.append(b.input((MOST_NUMBERS,), DType.F32 if ref[1] == _FLOATS else DType.I64))
+            else:
+                shape, label = self.contents[ref]
+                nodes.append(b.input(shape, from_label(label)))
+        op.lower(nodes, LoweringContext(b))

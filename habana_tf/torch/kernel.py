@@ -1,0 +1,93 @@
+"""An overload of the table as it is called: its row, its schema, and what stands in an entry of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from habana_tf.torch.ops.row import Row
+
+MOST_NUMBERS = 1 << 14
+"""Numbers of one recording that are read at run time."""
+WHOLE = "whole"
+"""Stands in an entry in the place of contents that are not read."""
+Operand = Any
+"""A tensor in an entry: the contents of its storage, alone or with its shape, strides and offset."""
+Where = int | str
+"""An argument: by its position, or by its name."""
+
+
+class Number(NamedTuple):
+    """A number that is read at run time, in an entry. kind: float or integer; place: in the vector of these. dtype: of
+    the tensor of the CPU that it came in, None of one of Python's."""
+
+    kind: str
+    place: int
+    dtype: torch.dtype | None = None
+
+
+class Drawn(int):
+    """A number that is another one at each run of what was recorded. again: gives the next."""
+
+    again: Callable[[], int]
+
+    @classmethod
+    def of(cls, value: int, again: Callable[[], int]) -> Drawn:
+        """value: of the first run."""
+        made = cls(value)
+        made.again = again
+        return made
+
+
+class NotRecorded(Exception):
+    """A call that no program can have; it has CPU kernels. The message says why."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read
+    at run time. names: of all arguments; writes: of those that it writes; returns: for each result the argument that it
+    is, None for a new one."""
+
+    row: Row
+    overload: Any
+    stock: Any
+    runtime: frozenset[int]
+    names: tuple[str, ...]
+    writes: tuple[str, ...]
+    returns: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, row: Row) -> Kernel:
+        """The kernel of a row. Raises AttributeError for an overload that this PyTorch has not."""
+        overload = _overload(row.name)
+        schema = overload._schema
+        names = tuple(a.name for a in schema.arguments)
+        writes = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        returns = tuple(
+            next((a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
+                  and a.alias_info.before_set == r.alias_info.before_set), None) if r.alias_info is not None else None
+            for r in schema.returns
+        )  # fmt: skip
+        runtime = frozenset(k for k, name in enumerate(names) if name in row.runtime)
+        stock = _overload(row.stock) if row.stock else overload
+        return cls(row, overload, stock, runtime, names, (*writes, *row.writes), returns)
+
+    def on_others(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """A call's arguments as `stock` takes them."""
+        return (args, kwargs) if self.row.given is None else (self.row.given(*args, **kwargs), {})
+
+    def where(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Where | None:
+        """Where a call has an argument; None where it has none or None."""
+        at = self.names.index(name)
+        if at < len(args):
+            return at if args[at] is not None else None
+        return name if kwargs.get(name) is not None else None
+
+
+def _overload(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")

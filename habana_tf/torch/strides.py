@@ -1,0 +1,26 @@
+"""The order of a tensor's axes in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def order_of_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
+    """The axes of a tensor as its storage holds them; None where its strides are not dense."""
+    order = tuple(sorted(range(len(shape)), key=lambda k: (-strides[k], -shape[k], k)))
+    step = 1
+    for k in reversed(order):
+        if shape[k] != 1 and strides[k] != step:
+            return None
+        step *= shape[k]
+    return order
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor that is held row by row."""
+    strides = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
