@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
@@ -138,6 +139,10 @@ class Cluster(ABC):
         """What it computes, as parts of a recipe's key. A front end adds the version of its lowerings, on which the
         program of a cluster depends too."""
         return [("cluster", self.content)]
+
+    def builder(self) -> Builder:
+        """What makes the primitives of its program."""
+        return Builder()
 
     @property
     def has_bf16(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from habana_tf.cluster.cluster import Cluster, ClusterOp, Ref
 from habana_tf.cluster.counts import Count
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
-from habana_tf.ir.builder import Builder, ShapeError
+from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.conditions import NeedsNumber, Premises
 from habana_tf.ir.extent import Extent, overflow
 from habana_tf.ir.primitives import Node, Program
@@ -26,7 +26,7 @@ class ClusterLowering:
         self, cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None],
         dims: Sequence[int] = (), checked: bool = False,
     ) -> None:  # fmt: skip
-        b = Builder()
+        b = cluster.builder()
         fixed: dict[Node, Any] = {}
         counts: dict[Node, Extent] = {}
         self.cluster = cluster

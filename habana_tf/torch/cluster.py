@@ -32,6 +32,7 @@ from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.ir.primitives import Node
 from habana_tf.resolver.keys import PACKAGE, digest_of
 from habana_tf.torch import views
+from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call
 from habana_tf.torch.ops.table import rows
 
@@ -165,6 +166,10 @@ class TorchCluster(Cluster):
         """See `Cluster.computed`: the recording and the lowerings of both tables."""
         return [*super().computed(), ("framework", "torch"), ("lowerings", lowerings_version())]
 
+    def builder(self) -> SinkingBuilder:
+        """See `layouts`."""
+        return SinkingBuilder()
+
     @functools.cached_property
     def has_bf16(self) -> bool:
         assert self.recording is not None
@@ -240,5 +245,5 @@ def nbytes(shape: Sequence[int], dtype: DType) -> int:
 def lowerings_version() -> str:
     """SHA-256 over what makes a program of a recording."""
     here = Path(__file__).parent
-    own = [*(here / "ops").glob("*.py"), here / "views.py", here / "cluster.py"]
+    own = [*(here / "ops").glob("*.py"), here / "views.py", here / "layouts.py", here / "cluster.py"]
     return digest_of(sorted({*own, *(PACKAGE / "lowering").rglob("*.py")}))

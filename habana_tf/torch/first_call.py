@@ -10,12 +10,14 @@ from typing import Any
 import torch
 
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
-from habana_tf.ir.builder import Builder, ShapeError
+from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.torch import scopes, views
 from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Where
+from habana_tf.torch.layouts import SinkingBuilder
+from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.meta import raise_as_cpu, tensors, to_meta
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Memory
@@ -168,7 +170,7 @@ class _Filling:
         """Lowers the op on inputs of its own. Raises LoweringError or ShapeError where it has no lowering."""
         record = self.step.record
         assert record is not None
-        b = Builder()
+        b = SinkingBuilder()
         op = op_of(0, record, _FLOATS, _INTEGERS)
         nodes = []
         for ref in op.inputs:

@@ -1,4 +1,9 @@
-"""Max pooling and its gradient. As in PyTorch, and unlike TensorFlow, NaN is the largest number."""
+"""Max pooling and its gradient. As in PyTorch, and unlike TensorFlow, NaN is the largest number.
+
+Both look for the maxima in pictures with their channels last, so that in a program of forward and backward the places
+are found once. The gradient finds them in the input, of which `indices` are: where windows do not overlap it has no
+sum, and else one over the windows that saw an element (see `lowering.pooling`, whose gradient is built alike).
+"""
 
 from __future__ import annotations
 
@@ -7,65 +12,107 @@ from collections.abc import Sequence
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
+from habana_tf.lowering import spatial
 from habana_tf.lowering.formula import Term
+from habana_tf.lowering.spatial import WindowAxis
 from habana_tf.torch.ops.row import Call, overload
 
+_LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+_I8_PLACES = 128
+"""Elements of a window whose offsets an int8 can be."""
 
-def _pair(n: Sequence[int] | int, default: Sequence[int] = ()) -> tuple[int, int]:
+Sides = Sequence[int] | int
+
+
+def _pair(n: Sides, default: Sides = ()) -> tuple[int, int]:
     """One number for both axes, or one for each."""
-    values = [n] if isinstance(n, int) else list(n) or list(default)
+    values = [n] if isinstance(n, int) else list(n) or list(_pair(default))
     return values[0], values[-1]
+
+
+def _axes(
+    c: Call, x: Node, out: Sequence[int], kernel: Sides, stride: Sides, padding: Sides, dilation: Sides
+) -> list[WindowAxis]:
+    """Of pictures [N, C, height, width]; out: the shape of their maxima."""
+    if x.rank != 4:
+        raise c.refused("a picture without a batch")
+    sizes = [int(str(n)) for n in x.shape[2:]]
+    found = []
+    for n, k, s, p, d, o in zip(
+        sizes, _pair(kernel), _pair(stride, kernel), _pair(padding), _pair(dilation), out[2:], strict=True
+    ):
+        seen = (o - 1) * s + (k - 1) * d + 1
+        found.append(WindowAxis(n, k, s, d, p, max(seen - n - p, 0), o))
+    return found
+
+
+def _elements(c: Call, x: Node, axes: Sequence[WindowAxis]) -> Node:
+    """[N, height, width, C, elements of a window]"""
+    view = spatial.windows(c.b, c.b.permute(x, _LAST), axes, -math.inf)
+    return c.b.reshape(view, [*view.shape[:4], math.prod(a.kernel for a in axes)])
+
+
+def _places(c: Call, elements: Node, axes: Sequence[WindowAxis]) -> Node:
+    """int32 [N, height, width, C]: the offset in its window of each first maximum. Where all elements are -inf, padding
+    before them is no less: the first element of the picture comes later."""
+    b, kept = c.b, DType.I8 if math.prod(a.kernel for a in axes) <= _I8_PLACES else DType.I32
+    found = b.cast(b.reduce("argmax", elements, (4,), kept), DType.I32)
+    if all(a.low == 0 for a in axes):
+        return found
+    least = Term(b, b.const(0, DType.I32, found.shape))
+    for k, a in enumerate(axes):
+        begin = Term(b, b.iota(found.shape, k + 1, DType.I32)) * a.stride
+        missing = (-begin + int(str(a.low))).max(0)
+        least = least * a.kernel + (missing + (a.dilation - 1)) / a.dilation
+    return Term(b, found).max(least).node
 
 
 @overload("max_pool2d_with_indices", floats=True)
 def max_pool2d(
-    c: Call, x: Node, kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] | int = 0,
-    dilation: Sequence[int] | int = 1, ceil_mode: bool = False,
+    c: Call, x: Node, kernel: Sequence[int], stride: Sequence[int] = (), padding: Sides = 0, dilation: Sides = 1,
+    ceil_mode: bool = False,
 ) -> list[Node]:  # fmt: skip
     """The maxima, and the place of each in its picture."""
-    b, shape = c.b, c.shape
-    if x.rank != 4:
-        raise c.refused("a picture without a batch")
-    (kh, kw), (sh, sw) = _pair(kernel), _pair(stride, kernel)
-    (ph, pw), (dh, dw) = _pair(padding), _pair(dilation)
-    height, width = (int(str(n)) for n in x.shape[2:])
-    reach = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(shape[2:], (sh, sw), (kh, kw), (dh, dw), strict=True)]
-    high = [max(r - n - p, 0) for r, n, p in zip(reach, (height, width), (ph, pw), strict=True)]
-    padded = b.pad(x, (0, 0, ph, pw), (0, 0, *high), -math.inf)
-    view = b.window(padded, (2, 3), (kh, kw), (sh, sw), (dh, dw))
-    view = b.slice(view, [0] * 6, (*shape, kh, kw))
-    elements = b.reshape(view, (*shape, kh * kw))
-    first = Term(b, b.reduce("argmax", elements, [4], DType.I64))
-    down = first / kw
-    row = Term(b, b.iota(shape, 2)) * sh - ph + down * dh
-    column = Term(b, b.iota(shape, 3)) * sw - pw + (first - down * kw) * dw
-    return [b.reduce("max", elements, [4]), (row * width + column).node]
+    b, axes = c.b, _axes(c, x, c.shape, kernel, stride, padding, dilation)
+    elements = _elements(c, x, axes)
+    first = Term(b, b.cast(_places(c, elements, axes), DType.I64))
+    height, width = axes
+    shape = first.node.shape
+
+    def place(a: WindowAxis, axis: int, offset: Term) -> Term:
+        return Term(b, b.iota(shape, axis)) * a.stride - int(str(a.low)) + offset * a.dilation
+
+    down = first / width.kernel
+    row, column = place(height, 1, down), place(width, 2, first - down * width.kernel)
+    indices = row * int(str(width.size)) + column
+    return [b.permute(n, _FIRST) for n in (b.reduce("max", elements, [4]), indices.node)]
 
 
 @overload("max_pool2d_with_indices_backward", floats=True)
 def max_pool2d_backward(
-    c: Call, dy: Node, x: Node, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int] | int,
-    dilation: Sequence[int] | int, ceil_mode: bool, indices: Node,
+    c: Call, dy: Node, x: Node, kernel: Sequence[int], stride: Sequence[int], padding: Sides, dilation: Sides,
+    ceil_mode: bool, indices: Node,
 ) -> Node:  # fmt: skip
-    b = c.b
-    if x.rank != 4:
-        raise c.refused("a picture without a batch")
-    kernels, strides = _pair(kernel), _pair(stride, kernel)
-    n, channels, height, width = (int(str(m)) for m in x.shape)
-    rows, columns = (int(str(m)) for m in dy.shape[2:])
-    apart = strides == kernels and _pair(padding) == (0, 0) and _pair(dilation) == (1, 1)
-    if apart and rows * kernels[0] <= height and columns * kernels[1] <= width:
-        blocks = (n, channels, rows, kernels[0], columns, kernels[1])
-        seen = (rows * kernels[0], columns * kernels[1])
+    b, axes = c.b, _axes(c, x, [int(str(n)) for n in dy.shape], kernel, stride, padding, dilation)
+    first, grad = _places(c, _elements(c, x, axes), axes), b.permute(dy, _LAST)
+    if spatial.disjoint(axes):
+        shape = [x.shape[0], *(n for a in axes for n in (a.out, a.kernel)), x.shape[1]]
+        mine = b.map("eq", b.broadcast_in_dim(first, shape, (0, 1, 3, 5)), _offsets(c, axes, shape, (2, 4)))
+        taken = b.select(mine, b.broadcast_in_dim(grad, shape, (0, 1, 3, 5)), b.const(0, dy.dtype))
+        return b.permute(spatial.unfold(b, taken, axes), _FIRST)
+    winner = spatial.spread(b, first, axes, -1)
+    many = [axes[k] for k in spatial.kept(axes)]
+    turned = _offsets(c, many, winner.shape, range(4, winner.rank))
+    last = b.const(math.prod(a.kernel for a in axes) - 1, DType.I32, winner.shape)
+    mine = b.map("eq", winner, b.map("sub", last, turned))
+    taken = b.cast(b.select(mine, spatial.spread(b, grad, axes), b.const(0, dy.dtype)), dy.dtype.accumulator)
+    return b.permute(b.reduce("sum", taken, range(4, taken.rank)), _FIRST)
 
-        def spread(x: Node) -> Node:  # each element of dy's shape to all that its window saw
-            return b.reshape(b.expand(b.reshape(x, (n, channels, rows, 1, columns, 1)), blocks), (n, channels, *seen))
 
-        places = (n, channels, *seen)
-        own = Term(b, b.iota(places, 2)) * width + Term(b, b.iota(places, 3))
-        taken = own.test("eq", Term(b, spread(indices))).where(Term(b, spread(dy)), 0.0)
-        return b.pad(taken.node, (0, 0, 0, 0), (0, 0, height - seen[0], width - seen[1]))
-    flat = (n * channels, rows * columns)
-    base = b.const(0, DType.F32, (n * channels, height * width))
-    coords = [b.iota(flat, 0), b.reshape(indices, flat)]
-    return b.reshape(b.scatter(base, b.reshape(c.term(dy).node, flat), coords, [0, 1], "add"), x.shape)
+def _offsets(c: Call, axes: Sequence[WindowAxis], shape: Sequence[object], places: Sequence[int]) -> Node:
+    """int32 of `shape`: the row-major offset in the window, whose axes stand at `places`."""
+    sizes = [int(str(n)) for n in shape]
+    total = Term(c.b, c.b.const(0, DType.I32, sizes))
+    for a, place in zip(axes, places, strict=True):
+        total = total * a.kernel + Term(c.b, c.b.iota(sizes, place, DType.I32))
+    return total.node
