@@ -17,7 +17,6 @@ from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Where
 from habana_tf.torch.layouts import SinkingBuilder
-from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.meta import raise_as_cpu, tensors, to_meta
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Memory
