@@ -1,8 +1,8 @@
 """Which of how many processes this one is, by the variables its launcher set. Needs neither MPI nor TensorFlow.
 
-Launchers are asked from the inside out: `habana-tf run` and `horovodrun` before the `mpirun` or `srun` they may run
-under. One launcher gives all four numbers, so that they fit together. SLURM counts only inside a job step (`srun`):
-in a batch script or under `salloc` its variables describe the allocation, not this process.
+Launchers are asked from the inside out: `habana-tf run`, `horovodrun` and `torchrun` before the `mpirun` or `srun` they
+may run under. One launcher gives all four numbers, so that they fit together. SLURM counts only inside a job step
+(`srun`): in a batch script or under `salloc` its variables describe the allocation, not this process.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def launched() -> Ranks | None:
     launchers = (
         (s.HABANA_SIM_RANK, s.HABANA_SIM_SIZE, s.HABANA_SIM_LOCAL_RANK, s.HABANA_SIM_LOCAL_SIZE),
         (s.HOROVOD_RANK, s.HOROVOD_SIZE, s.HOROVOD_LOCAL_RANK, s.HOROVOD_LOCAL_SIZE),
+        (s.RANK, s.WORLD_SIZE, s.LOCAL_RANK, s.LOCAL_WORLD_SIZE),
         (s.OMPI_COMM_WORLD_RANK, s.OMPI_COMM_WORLD_SIZE, s.OMPI_COMM_WORLD_LOCAL_RANK, s.OMPI_COMM_WORLD_LOCAL_SIZE),
         (s.PMI_RANK, s.PMI_SIZE, s.MPI_LOCALRANKID, s.MPI_LOCALNRANKS),
     )
@@ -62,5 +63,5 @@ def _checked(ranks: Ranks) -> Ranks:
     raise RankError(
         f"the launcher's variables contradict each other: rank {ranks.rank} of {ranks.size}, local rank "
         f"{ranks.local_rank} of {ranks.local_size} (by {ranks.source} and its neighbours): start the program with "
-        "mpirun, horovodrun or srun, and set none of these by hand"
+        "mpirun, horovodrun, torchrun or srun, and set none of these by hand"
     )

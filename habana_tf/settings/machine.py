@@ -66,6 +66,10 @@ HOROVOD_ELASTIC = Setting(
     "HOROVOD_ELASTIC", False, kind.SWITCH,
     "horovodrun: ranks of this job come and go; a process takes another card if that of its local rank is held.",
 )
+RANK = _launched("RANK", "torchrun: rank of this process.")
+WORLD_SIZE = _launched("WORLD_SIZE", "torchrun: number of processes.")
+LOCAL_RANK = _launched("LOCAL_RANK", "torchrun: rank of this process on its host.")
+LOCAL_WORLD_SIZE = _launched("LOCAL_WORLD_SIZE", "torchrun: number of processes on this host.")
 OMPI_COMM_WORLD_RANK = _launched("OMPI_COMM_WORLD_RANK", "mpirun of Open MPI: rank of this process.")
 OMPI_COMM_WORLD_SIZE = _launched("OMPI_COMM_WORLD_SIZE", "mpirun of Open MPI: number of processes.")
 OMPI_COMM_WORLD_LOCAL_RANK = _launched("OMPI_COMM_WORLD_LOCAL_RANK", "mpirun of Open MPI: rank on this host.")

@@ -114,23 +114,48 @@ void DefineCard(nb::module_& m) {
   m.def("count_hit", [] { Published().hits.fetch_add(1, std::memory_order_relaxed); });
 }
 
+// element: TensorFlow's number of a type. longer: in errors, with what the user sets a timeout.
 void DefineExchange(nb::module_& m) {
+  const char* longer = "CommunicationOptions(timeout_seconds=...)";
   m.def(
       "make_exchange",
-      [](int size, const std::string& job, int task) {
+      [](int size, const std::string& job, int task, const std::string& longer) {
         int exchange = -1, descriptor = -1;
-        Check(MakeExchange(size, {job, task}, &exchange, &descriptor));
+        Check(MakeExchange(size, {job, task, longer}, &exchange, &descriptor));
         return std::pair(exchange, descriptor);
       },
-      nb::arg("size"), nb::arg("job"), nb::arg("task"));
+      nb::arg("size"), nb::arg("job"), nb::arg("task"), nb::arg("longer") = longer);
   m.def(
       "join_exchange",
-      [](const std::string& path, int rank, int size, const std::string& job, int task) {
+      [](const std::string& path, int rank, int size, const std::string& job, int task,
+         const std::string& longer) {
         int exchange = -1;
-        Check(JoinExchange(path, rank, size, {job, task}, &exchange));
+        Check(JoinExchange(path, rank, size, {job, task, longer}, &exchange));
         return exchange;
       },
-      nb::arg("path"), nb::arg("rank"), nb::arg("size"), nb::arg("job"), nb::arg("task"));
+      nb::arg("path"), nb::arg("rank"), nb::arg("size"), nb::arg("job"), nb::arg("task"),
+      nb::arg("longer") = longer);
+  m.def(
+      "run_sum",
+      [](int exchange, uint64_t key, int element, size_t count, uintptr_t in, uintptr_t out,
+         double timeout_seconds) {
+        Sum sum{key,
+                static_cast<Element>(element),
+                count,
+                reinterpret_cast<const char*>(in),
+                reinterpret_cast<char*>(out),
+                timeout_seconds,
+                {}};
+        Status status;
+        {
+          nb::gil_scoped_release gil;
+          status = RunSum(exchange, std::move(sum));
+        }
+        Check(status);
+      },
+      nb::arg("exchange"), nb::arg("key"), nb::arg("element"), nb::arg("count"), nb::arg("in"),
+      nb::arg("out"), nb::arg("timeout_seconds"));
+  m.def("leave_exchange", &LeaveExchange, nb::arg("exchange"));
 }
 
 }  // namespace

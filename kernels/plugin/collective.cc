@@ -1,16 +1,13 @@
 #include "plugin/collective.h"
 
-#include <future>
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "plugin/executor.h"
 #include "plugin/register.h"
 #include "plugin/tensors.h"
-#include "runtime/counters.h"
 #include "runtime/exchange.h"
-#include "runtime/timeline.h"
 
 namespace habana {
 namespace {
@@ -32,7 +29,7 @@ void* Create(TF_OpKernelConstruction* ctx) {
   return Made(ctx, status) ? kernel.release() : nullptr;
 }
 
-Status Prepare(Tensors* tensors, Sum* sum, size_t* bytes) {
+Status Prepare(Tensors* tensors, Sum* sum) {
   TensorPtr in, key;
   HABANA_RETURN_IF_ERROR(Usable());
   HABANA_RETURN_IF_ERROR(tensors->Input(0, &in));
@@ -44,7 +41,6 @@ Status Prepare(Tensors* tensors, Sum* sum, size_t* bytes) {
   sum->key = static_cast<uint64_t>(*static_cast<const int32_t*>(TF_TensorData(key.get())));
   sum->element = static_cast<Element>(TF_TensorType(input));
   sum->count = static_cast<size_t>(TF_TensorElementCount(input));
-  *bytes = TF_TensorByteSize(input);
   sum->in = static_cast<const char*>(TF_TensorData(input));
   return tensors->OutputLike(0, input, &sum->out);
 }
@@ -59,19 +55,10 @@ void Compute(void* kernel, TF_OpKernelContext* ctx) {
   const auto* collective = static_cast<const Collective*>(kernel);
   Tensors tensors(ctx);
   Sum sum;
-  size_t bytes = 0;
-  Status status = Prepare(&tensors, &sum, &bytes);
+  Status status = Prepare(&tensors, &sum);
   if (status.ok()) {
-    Counters& counters = GetCounters();
-    counters.sums.fetch_add(1, std::memory_order_relaxed);
-    counters.sum_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
-    RecordedScope recorded(EventKind::kSum, static_cast<int64_t>(bytes), &counters.sum_nanoseconds);
-    auto result = std::make_shared<std::promise<Status>>();  // the other thread may still be in set_value
     sum.timeout_seconds = collective->timeout_seconds;
-    sum.done = [result](const Status& ended) { result->set_value(ended); };
-    std::future<Status> future = result->get_future();
-    EnqueueSum(collective->exchange, std::move(sum));
-    status = future.get();
+    status = RunSum(collective->exchange, std::move(sum));
   }
   Finish(ctx, status.ok() ? status : tensors.Explained(std::move(status), kOp));
 }

@@ -12,13 +12,17 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "runtime/counters.h"
 #include "runtime/exchange_segment.h"
 #include "runtime/processor.h"
 #include "runtime/sums.h"
+#include "runtime/timeline.h"
 
 namespace habana {
 namespace {
@@ -34,12 +38,17 @@ bool Reached(uint32_t now, uint32_t wanted) { return static_cast<int32_t>(now - 
 
 class Exchange {
  public:
-  Exchange(char* memory, int rank, int size)
+  Exchange(char* memory, int rank, int size, std::string longer)
       : header_(reinterpret_cast<Header*>(memory)),
         slots_(memory + (SegmentBytes(size) - static_cast<size_t>(size) * 2 * kPieceBytes)),
         rank_(rank),
-        size_(size) {
-    std::thread([this] { Serve(); }).detach();  // never destroyed: nothing with threads in it is
+        size_(size),
+        longer_(std::move(longer)) {
+    std::thread([this] {  // which takes it away when it is left
+      Serve();
+      delete this;
+    })
+        .detach();
   }
 
   void Enqueue(Sum sum) {
@@ -50,12 +59,25 @@ class Exchange {
     changed_.notify_one();
   }
 
+  void Leave() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    left_ = true;
+    changed_.notify_one();  // under the lock: once it is free there may be nothing to notify
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
+
+  ~Exchange() { UnmapSegment(reinterpret_cast<char*>(header_), size_); }
 
   void Serve() {
     for (uint32_t turn = 1;; ++turn) {
       Sum sum;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return left_ || !waiting_.empty(); });
+        if (waiting_.empty()) return;
+      }
       Status status = Next(turn, &sum);
       if (status.ok()) status = Run(sum);
       if (!status.ok()) failed_ = status;  // the ranks are no longer in step: nothing can follow
@@ -66,7 +88,6 @@ class Exchange {
   // The sum whose turn it is. Always gives one; with an error, any. Only this thread takes from waiting_.
   Status Next(uint32_t turn, Sum* sum) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return !waiting_.empty(); });
     if (rank_ == 0 || !failed_.ok()) {
       *sum = std::move(waiting_.front());
       waiting_.pop_front();
@@ -183,10 +204,9 @@ class Exchange {
 
   Status Missed(int rank, double timeout) {
     GiveUpOn(rank);
-    return Status(Code::kDeadlineExceeded, "all-reduce: " + Describe(rank) + " did not take part within " +
-                                               std::to_string(timeout) +
-                                               " s. All workers must run the same steps; a longer time is "
-                                               "CommunicationOptions(timeout_seconds=...)");
+    return Status(Code::kDeadlineExceeded,
+                  "all-reduce: " + Describe(rank) + " did not take part within " + std::to_string(timeout) +
+                      " s. All workers must run the same steps; a longer time is " + longer_);
   }
 
   void GiveUpOn(int rank) {
@@ -205,8 +225,9 @@ class Exchange {
 
   std::string Describe(int rank) const {
     const Peer& peer = header_->peers[rank];
-    return Name(rank) + " (/job:" + peer.job + "/task:" + std::to_string(peer.task) + ", process " +
-           std::to_string(peer.pid.load()) + ")";
+    const std::string process = "process " + std::to_string(peer.pid.load()) + ")";
+    if (std::strcmp(peer.job, "rank") == 0) return Name(rank) + " (" + process;
+    return Name(rank) + " (/job:" + peer.job + "/task:" + std::to_string(peer.task) + ", " + process;
   }
 
   Status Compare(const Sum& sum) const {
@@ -226,6 +247,8 @@ class Exchange {
   char* slots_;
   int rank_;
   int size_;
+  const std::string longer_;
+  bool left_ = false;
   uint32_t pieces_ = 0;
   Status failed_;
   std::mutex mutex_;
@@ -241,7 +264,7 @@ Status Enter(int descriptor, int rank, int size, const Task& task, int* exchange
   char* memory = nullptr;
   HABANA_RETURN_IF_ERROR(MapSegment(descriptor, rank, size, task, &memory));
   std::lock_guard<std::mutex> lock(exchanges_mutex);
-  g_exchanges.push_back(new Exchange(memory, rank, size));
+  g_exchanges.push_back(new Exchange(memory, rank, size, task.longer));
   *exchange = static_cast<int>(g_exchanges.size()) - 1;
   return {};
 }
@@ -284,6 +307,27 @@ void EnqueueSum(int exchange, Sum sum) {
     return;
   }
   found->Enqueue(std::move(sum));
+}
+
+Status RunSum(int exchange, Sum sum) {
+  const auto bytes = static_cast<int64_t>(sum.count * SizeOf(sum.element));
+  Counters& counters = GetCounters();
+  counters.sums.fetch_add(1, std::memory_order_relaxed);
+  counters.sum_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  RecordedScope recorded(EventKind::kSum, bytes, &counters.sum_nanoseconds);
+  auto result = std::make_shared<std::promise<Status>>();  // the other thread may still be in set_value
+  sum.done = [result](const Status& ended) { result->set_value(ended); };
+  std::future<Status> future = result->get_future();
+  EnqueueSum(exchange, std::move(sum));
+  return future.get();
+}
+
+void LeaveExchange(int exchange) {
+  std::lock_guard<std::mutex> lock(exchanges_mutex);
+  if (exchange < 0 || static_cast<size_t>(exchange) >= g_exchanges.size()) return;
+  Exchange*& left = g_exchanges[static_cast<size_t>(exchange)];
+  if (left != nullptr) left->Leave();
+  left = nullptr;
 }
 
 }  // namespace habana

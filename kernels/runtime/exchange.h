@@ -39,11 +39,12 @@ struct Sum {
   std::function<void(const Status&)> done;
 };
 
-// How TensorFlow calls a rank in its devices and errors: /job:<job>/task:<index>. The index is the rank,
-// unless the cluster has a chief, which is rank 0 and no worker.
+// How errors call a rank: "<job> <index>". TensorFlow's devices have the names /job:<job>/task:<index>, where
+// the index is the rank unless the cluster has a chief, which is rank 0 and no worker.
 struct Task {
   std::string job;
   int index = 0;
+  std::string longer = "CommunicationOptions(timeout_seconds=...)";  // with what the user sets a timeout
 };
 
 // Makes the shared memory of a group, for rank 0, which is `task`. The others join it as
@@ -57,5 +58,12 @@ HABANA_EXPORT Status JoinExchange(const std::string& path, int rank, int size, c
 
 // Hands a sum to the thread of the exchange; `done` is called from there, or from here with an error.
 HABANA_EXPORT void EnqueueSum(int exchange, Sum sum);
+
+// Does a sum and waits for it; `done` is its own. Counted, and in the timeline.
+HABANA_EXPORT Status RunSum(int exchange, Sum sum);
+
+// Leaves a group whose sums have all ended: its memory is unmapped, and its number stands for nothing from
+// now on.
+HABANA_EXPORT void LeaveExchange(int exchange);
 
 }  // namespace habana

@@ -98,4 +98,6 @@ Status MapSegment(int descriptor, int rank, int size, const Task& task, char** m
   return {};
 }
 
+void UnmapSegment(char* memory, int size) { munmap(memory, SegmentBytes(size)); }
+
 }  // namespace habana

@@ -43,7 +43,8 @@ uint64_t StartOf(int64_t pid);
 Status MakeSegment(int size, int* descriptor);
 Status OpenSegment(const std::string& path, int size, int* descriptor);
 
-// Maps it and enters `task` in it as `rank`. Never unmapped.
+// Maps it and enters `task` in it as `rank`.
 Status MapSegment(int descriptor, int rank, int size, const Task& task, char** memory);
+void UnmapSegment(char* memory, int size);
 
 }  // namespace habana

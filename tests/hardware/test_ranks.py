@@ -12,6 +12,7 @@ HOROVOD = {"HOROVOD_RANK": 3, "HOROVOD_SIZE": 8, "HOROVOD_LOCAL_RANK": 1, "HOROV
 OMPI = {"OMPI_COMM_WORLD_RANK": 5, "OMPI_COMM_WORLD_SIZE": 6,
         "OMPI_COMM_WORLD_LOCAL_RANK": 2, "OMPI_COMM_WORLD_LOCAL_SIZE": 3}  # fmt: skip
 PMI = {"PMI_RANK": 1, "PMI_SIZE": 4, "MPI_LOCALRANKID": 1, "MPI_LOCALNRANKS": 4}
+TORCHRUN = {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 1}
 SLURM = {"SLURM_PROCID": 4, "SLURM_STEP_NUM_TASKS": 9, "SLURM_LOCALID": 0, "SLURM_NODEID": 1,
          "SLURM_STEP_TASKS_PER_NODE": "4(x2),1"}  # fmt: skip
 
@@ -30,6 +31,9 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
         (OMPI, Ranks(5, 6, 2, 3, "OMPI_COMM_WORLD_LOCAL_RANK")),
         (PMI, Ranks(1, 4, 1, 4, "MPI_LOCALRANKID")),
         (SLURM, Ranks(4, 9, 0, 4, "SLURM_LOCALID")),
+        (TORCHRUN, Ranks(3, 4, 1, 2, "LOCAL_RANK")),
+        ({**SLURM, **OMPI, **TORCHRUN}, Ranks(3, 4, 1, 2, "LOCAL_RANK")),  # one torchrun per host, started by srun
+        ({"RANK": 1, "WORLD_SIZE": 2, **OMPI}, Ranks(5, 6, 2, 3, "OMPI_COMM_WORLD_LOCAL_RANK")),  # a script's own
         ({**OWN, **HOROVOD}, Ranks(2, 4, 0, 2, "HABANA_SIM_LOCAL_RANK")),
         ({**OMPI, **HOROVOD, **SLURM}, Ranks(3, 8, 1, 2, "HOROVOD_LOCAL_RANK")),
         # srun --mpi=pmi2 sets only these two of MPICH's variables

@@ -1,0 +1,1 @@
+"""Habana's `habana_frameworks.torch.distributed`."""

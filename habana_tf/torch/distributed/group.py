@@ -1,0 +1,201 @@
+"""The backend `hccl`: collectives on tensors of the device, which the CPU's backend gloo does on the same memory.
+
+A tensor of the device and its counterpart of the CPU share their bytes, so a collective is: run what was recorded, if
+memory is not yet what the program says; hand the counterparts to gloo; give a Work whose results are the tensors of the
+device. Sums of ranks that share a host, which is what training in parallel does, go through shared memory instead
+(`hardware/exchange.py`, kernels/runtime/exchange.h), as those of HPUStrategy.
+
+A `ProcessGroup` in Python and not only a Backend: PyTorch hands all of a group's collectives to it, those of its
+C++ code included (DistributedDataParallel, functional collectives), whatever devices their tensors are on.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from concurrent import futures
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from habana_tf._native import _bridge
+from habana_tf.hardware import exchange
+from habana_tf.torch import fallback
+from habana_tf.torch.device import load
+from habana_tf.torch.distributed.work import Several, Summing, Work
+
+NAME = "hccl"
+_CPU = torch.device("cpu")
+_SUMMED = {torch.float32: 1, torch.float64: 2, torch.int64: 9, torch.bfloat16: 14}
+"""Types that the exchange sums, with their numbers there (kernels/runtime/exchange.h)."""
+_READ = {
+    "allreduce": -1, "allreduce_coalesced": -1, "broadcast": -1, "reduce": -1, "recv": -1, "recv_anysource": -1,
+    "send": 0, "allgather": 1, "_allgather_base": 1, "allgather_coalesced": 1, "allgather_into_tensor_coalesced": 1,
+    "all_gather_single": 1, "all_gather_single_coalesced": 1, "reduce_scatter": 1, "_reduce_scatter_base": 1,
+    "reduce_scatter_tensor_coalesced": 1, "reduce_scatter_single": 1, "reduce_scatter_single_coalesced": 1,
+    "gather": 1, "scatter": 1, "alltoall": 1, "alltoall_base": 1, "all_to_all_single": 1,
+}  # fmt: skip
+"""Collectives, by the argument that is only read; -1 where all tensors may be written. Some have two names, of which
+older releases of PyTorch know one."""
+
+
+class HcclGroup(dist.ProcessGroup):
+    """A process group whose tensors are on cards. One rank is one process with one card.
+
+    store: in which its ranks find each other. timeout: how long a rank waits for others.
+    Making one is a collective: it returns when all ranks are there.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)
+        kind = dist.ProcessGroup.BackendType
+        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+        self._host = dist.ProcessGroup(store, rank, size)
+        self._host._register_backend(_CPU, kind.GLOO, self._gloo)
+        self._host._set_default_backend(kind.GLOO)
+        for device in (torch.device("hpu"), _CPU):  # for those who ask about its backends
+            self._register_backend(device, kind.CUSTOM, self._gloo)
+        self._set_default_backend(kind.CUSTOM)
+        self._recorder = load().recorder
+        self._exchange = self._meet() if size > 1 else None
+        self._thread: futures.ThreadPoolExecutor | None = None
+        self._sums = 0
+        self._coalesced: list[Any] | None = None
+        if self._exchange is not None:
+            weakref.finalize(self, _bridge.leave_exchange, self._exchange)
+
+    def getBackendName(self) -> str:
+        """What PyTorch's C++ code calls it."""
+        return NAME
+
+    def name(self) -> str:
+        return NAME
+
+    def barrier(self, *args: Any, **kwargs: Any) -> Any:
+        """Waits for all ranks. What they have recorded is not run."""
+        given = args[0] if args else kwargs.get("opts")
+        options = dist.BarrierOptions()
+        if given is not None:
+            options.timeout = given.timeout
+        return self._gloo.barrier(options)
+
+    # -- a collective -------------------------------------------------------------------------------------
+
+    def _start_coalescing(self, device: Any) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: Any) -> Any:
+        """One Work for what was begun since `_start_coalescing`."""
+        works, self._coalesced = self._coalesced or [], None
+        return Work(Several(works), [], [], self._what("one of several collectives"))
+
+    def _run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        work = self._begin(name, args, kwargs)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _begin(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        held: list[torch.Tensor] = []
+        _collect(args, held)
+        if not held:
+            return getattr(self._host, name)(*args, **kwargs)
+        if name in ("allreduce", "allreduce_coalesced"):
+            work = self._sum(args[0], args[1] if len(args) > 1 else kwargs.get("opts"))
+            if work is not None:
+                return work
+        read = _READ[name]
+        given = [self._on_host(a, write=k != read) for k, a in enumerate(args)]
+        under = getattr(self._host, name)(*given, **kwargs)
+        results: list[torch.Tensor] = []
+        _collect(args[0], results)
+        return Work(under, results, held, self._what(name))
+
+    def _on_host(self, value: Any, write: bool) -> Any:
+        """An argument with tensors of the CPU in the place of those of the device, on their memory."""
+        if isinstance(value, torch.Tensor) and value.device.type == "hpu":
+            return fallback.host_view(self._recorder, value, write)
+        return [self._on_host(x, write) for x in value] if isinstance(value, (list, tuple)) else value
+
+    def _what(self, name: str) -> str:
+        """A collective of this rank, for errors."""
+        return f"{name.strip('_')} failed on rank {self.rank()} of {self.size()}"
+
+    # -- sums through shared memory -----------------------------------------------------------------------
+
+    def _meet(self) -> int | None:
+        """The exchange of the ranks, where all are on one host."""
+
+        def gather(*numbers: int) -> Any:
+            mine = torch.tensor(numbers, dtype=torch.int64)
+            all_of_them = [torch.empty_like(mine) for _ in range(self.size())]
+            self._host.allgather([all_of_them], [mine]).wait()
+            return np.stack([each.numpy() for each in all_of_them])
+
+        longer = "init_process_group(timeout=...)"
+        return exchange.meet(gather, self.rank(), self.size(), "rank", self.rank(), "gloo", longer)
+
+    def _sum(self, tensors: list[torch.Tensor], options: Any) -> Work | None:
+        """The sums or means of tensors over the ranks; None where the exchange does not make them."""
+        op = dist.ReduceOp.SUM if options is None else options.reduceOp
+        mean = op == dist.ReduceOp.AVG
+        if self._exchange is None or not (mean or op == dist.ReduceOp.SUM):
+            return None
+        if not all(t.dtype in _SUMMED and t.is_contiguous() and not (mean and t.dtype == torch.int64) for t in tensors):
+            return None
+        hosts = [fallback.host_view(self._recorder, t, True) for t in tensors]
+        number, first, timeout = self._exchange, self._sums, self._timeout(options)
+        self._sums += len(hosts)
+
+        def run() -> None:
+            for k, t in enumerate(hosts):
+                key, place = first + k, t.data_ptr()
+                _bridge.run_sum(number, key, _SUMMED[t.dtype], t.numel(), place, place, timeout)
+                if mean:
+                    t.div_(self.size())
+
+        if self._thread is None:
+            self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="hccl")
+        return Work(Summing(self._thread.submit(run)), tensors, list(tensors), self._what("allreduce"))
+
+    def _timeout(self, options: Any) -> float:
+        """Seconds that a rank waits for others."""
+        asked = timedelta(0) if options is None else options.timeout
+        return (asked if asked > timedelta(0) else self._gloo.options._timeout).total_seconds()
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    """Adds the tensors of the device among arguments."""
+    if isinstance(value, torch.Tensor):
+        if value.device.type == "hpu":
+            found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for x in value:
+            _collect(x, found)
+
+
+def _collective(name: str) -> Callable[..., Any]:
+    def run(self: HcclGroup, *args: Any, **kwargs: Any) -> Any:
+        return self._run(name, args, kwargs)
+
+    run.__name__ = name
+    return run
+
+
+for _name in filter(lambda name: hasattr(dist.ProcessGroup, name), _READ):
+    setattr(HcclGroup, _name, _collective(_name))
+
+
+def _create(options: Any, _: Any) -> HcclGroup:
+    """What torch.distributed calls for each group of the backend."""
+    return HcclGroup(options.store, options.group_rank, options.group_size, options.timeout)
+
+
+def register() -> None:
+    """Has torch.distributed know the backend."""
+    load()
+    if NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["hpu", "cpu"])

@@ -1,0 +1,139 @@
+"""What a collective gives: something to wait for, whose results are tensors of the device."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent import futures
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_ADVICE = ("If a rank has ended or takes no part, the first error in the output of all ranks says why; a rank that "
+           "needs longer gets it by init_process_group(timeout=...)")  # fmt: skip
+_ANY_TIME = timedelta(0)
+"""How PyTorch says that a wait has no limit of its own."""
+
+
+class Summing:
+    """A sum of the exchange that is under way, with what PyTorch asks of a Work of the CPU."""
+
+    def __init__(self, running: futures.Future[None]) -> None:
+        self._running = running
+        self._gate: Any = torch.futures.Future()
+        # An exception that is set on a Future of PyTorch reaches Python only; one that `then` raises reaches C++ too.
+        self._future = self._gate.then(lambda _: running.result())
+        running.add_done_callback(lambda _: self._gate.set_result(None))
+
+    def wait(self, timeout: timedelta = _ANY_TIME) -> bool:
+        """Raises what the sum raised, TimeoutError where it is not done in time."""
+        self._running.result(timeout.total_seconds() or None)
+        return True
+
+    def is_completed(self) -> bool:
+        return self._running.done()
+
+    def get_future(self) -> Any:
+        return self._future
+
+
+class Several:
+    """Collectives that PyTorch takes for one: done when all are."""
+
+    def __init__(self, works: list[Any]) -> None:
+        self._works = works
+
+    def wait(self, timeout: timedelta = _ANY_TIME) -> bool:
+        """Raises what the first that failed raises."""
+        for work in self._works:
+            work.wait(timeout) if timeout else work.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def get_future(self) -> Any:
+        return torch.futures.collect_all([work.get_future() for work in self._works])
+
+
+class Work(dist.Work):
+    """A collective on tensors of the device.
+
+    under: the work of the CPU that does it, on the same memory. results: what a future of it gives. held: tensors whose
+    memory is in use until it is done. what: failed, for an error.
+    """
+
+    def __init__(self, under: Any, results: list[torch.Tensor], held: list[torch.Tensor], what: str) -> None:
+        super().__init__()
+        self._under, self._results, self._held, self._what = under, results, held, what
+        self._waited = False
+        self._failed: Exception | None = None
+        self._future: Any = None
+        with contextlib.suppress(RuntimeError):  # of sending, receiving and scattering sums, which need their Work
+            under.get_future().add_done_callback(lambda _: held)  # which keeps them, also where the Work is dropped
+
+    def wait(self, timeout: timedelta = _ANY_TIME) -> bool:
+        """Waits until the results are there. Raises torch.distributed.DistBackendError where a rank is gone or late."""
+        if not self._waited:
+            try:
+                self._under.wait(timeout) if timeout else self._under.wait()
+            except (RuntimeError, TimeoutError) as why:
+                told = str(why) or "it is not done in the time that `wait` was given"
+                self._failed = dist.DistBackendError(f"hccl: {self._what}: {told}. {_ADVICE}")
+                raise self._failed from None
+            finally:
+                self._waited = True
+                self._held = []
+        elif self._failed is not None:
+            raise self._failed
+        return True
+
+    def synchronize(self) -> None:
+        """As `wait`: nothing of a card runs by itself."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self._waited or bool(self._under.is_completed())
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Exception | None:
+        """What `wait` raises; None while it is under way."""
+        if not self.is_completed():
+            return None
+        try:
+            self.wait()
+        except Exception as error:
+            return error
+        return None
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that have the results, once they are there."""
+        self.wait()
+        return self._results
+
+    def get_future(self) -> Any:
+        """A torch.futures.Future of the results."""
+        if self._future is None:
+            try:
+                self._future = self._under.get_future().then(self._deliver)
+            except RuntimeError:
+                self.wait()
+                self._future = torch.futures.Future()
+                self._future.set_result(self._results)
+        return self._future
+
+    def _deliver(self, done: Any) -> list[torch.Tensor]:
+        try:
+            done.value()
+        except RuntimeError as why:
+            raise dist.DistBackendError(f"hccl: {self._what}: {why}. {_ADVICE}") from None
+        return self._results
+
+    def source_rank(self) -> int:
+        """The rank of its group from which it received."""
+        return int(self._under.source_rank())
+
+    _source_rank = source_rank
