@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from habana_tf.loader import is_op_override_allowed as is_op_override_allowed
     from habana_tf.loader import load_habana_module as load_habana_module
     from habana_tf.loader import set_op_override_allowed as set_op_override_allowed
+    from habana_tf.resolver.memory_report import memory_report as memory_report
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
-    from habana_tf.tensorflow_facts.memory import memory_report as memory_report
 
 _WHERE = {
     "load_habana_module": "loader",
@@ -52,7 +52,7 @@ _WHERE = {
     "card_time_report": "card.clock.report",
     "explain": "graph.explain",
     "placement_report": "graph.report",
-    "memory_report": "tensorflow_facts.memory",
+    "memory_report": "resolver.memory_report",
     "Host": "card.model.host",
     "predict": "dry_run.predict",
     "compare": "dry_run.compare",

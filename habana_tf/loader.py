@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from habana_tf import log, settings
 from habana_tf.hardware import claim, device_state
@@ -32,6 +32,9 @@ from habana_tf.hardware.device_state import LoadError, is_loaded
 from habana_tf.settings import habana as habana_variables
 from habana_tf.tensorflow_changes.context import rebuild
 from habana_tf.version import __version__
+
+if TYPE_CHECKING:
+    from habana_tf.card.timeline import process
 
 __all__ = [
     "TESTED", "LoadError", "is_loaded", "is_op_override_allowed", "load_habana_module", "plugin_path",
@@ -111,17 +114,26 @@ def _load() -> None:
             rebuild()  # as at program start-up: collectives and devices can still be configured
     from habana_tf import tensorflow_changes
     from habana_tf.custom.op import register_all
+    from habana_tf.resolver import memory_report
+    from habana_tf.tensorflow_facts import memory
 
     tensorflow_changes.install(started)
     register_all()
     importlib.import_module("habana_tf.graph.pipeline")  # the first step of a program would wait for it
     device_state.set_loaded()
+    memory_report.add_source(memory.source)
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's
     habana_variables.announce()
     from habana_tf.card.timeline import process
 
-    process.begin()
+    process.begin(_cpu_ops)
+
+
+def _cpu_ops() -> process.CpuOps:
+    from habana_tf.card.timeline import cpu_ops
+
+    return cpu_ops.CpuOps()
 
 
 @contextmanager

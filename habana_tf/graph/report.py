@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from habana_tf.graph import portability, report_tables
@@ -24,6 +24,7 @@ from habana_tf.graph.view import Node
 from habana_tf.reports.layer_names import layer
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
+from habana_tf.resolver.placements import CpuOp, Placements, placements
 from habana_tf.resolver.recompilations import single_ops
 
 _log = logging.getLogger("habana_tf")
@@ -98,7 +99,8 @@ class PlacementReport(Report):
 
     graphs: the last ones; earlier: how many there were before, which are in `totals`, `precision` and `ops` too. eager:
     the ops that ran on the CPU outside graphs, and ops and clusters of HPU that were left to it, with the reason.
-    single: the ops that HPU ran one by one, eagerly above all.
+    single: the ops that HPU ran one by one, eagerly above all. recorded: programs and CPU ops of a front end that
+    records ops instead of having graphs, as PyTorch's does.
     """
 
     graphs: tuple[GraphRecord, ...] = ()
@@ -108,6 +110,12 @@ class PlacementReport(Report):
     earlier: int = 0
     ops: Counter[str] = field(default_factory=Counter)
     single: tuple[str, ...] = ()
+    recorded: Placements = field(default_factory=Placements)
+
+    @property
+    def cpu_ops(self) -> tuple[CpuOp, ...]:
+        """The ops that were recorded nowhere and ran on the CPU."""
+        return self.recorded.cpu
 
     @classmethod
     def of(
@@ -130,8 +138,9 @@ class PlacementReport(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
-        precision: [...]}], refused: [...], precision: [...], eager: [...], real_card: [{op, count, device, real_card,
-        lists}]}; device is where the op is here, real_card where it was with a real card: HPU, CPU or not known; its
+        precision: [...]}], refused: [...], precision: [...], eager: [...], programs: [{name, framework, ops, scopes,
+        inputs, outputs, updated}], cpu_ops: [{op, framework, reason, count, layers}], real_card: [{op, count, device,
+        real_card, lists}]}; device is where the op is here, real_card where it was with a real card: HPU, CPU or not known; its
         count is 0 where it only ran outside graphs"""
         return {
             "earlier": self.earlier,
@@ -142,6 +151,8 @@ class PlacementReport(Report):
                 {"op": op, "device": "CPU", "reason": reason.name, "text": reason.value}
                 for op, reason in self.eager.items()
             ],
+            "programs": [asdict(p) for p in self.recorded.programs],
+            "cpu_ops": [asdict(each) for each in self.cpu_ops],
             "real_card": portability.rows(self.on_hpu, self.on_cpu()),
         }
 
@@ -170,10 +181,18 @@ class PlacementReport(Report):
     def summary(self) -> str:
         nodes, on_hpu = sum(g.nodes for g in self.graphs), sum(g.on_hpu for g in self.graphs)
         clusters = sum(len(g.launches) for g in self.graphs)
-        return f"{len(self.graphs)} graphs, {on_hpu} of {nodes} nodes on HPU, {clusters} clusters"
+        graphs = f"{len(self.graphs)} graphs, {on_hpu} of {nodes} nodes on HPU, {clusters} clusters"
+        if not self.recorded.ops and not self.cpu_ops:
+            return graphs
+        programs = len(self.recorded.programs) + self.recorded.earlier
+        left = sum(each.count for each in self.cpu_ops)
+        text = f"{programs} recorded programs, {left} calls of {len({each.op for each in self.cpu_ops})} ops on the CPU"
+        return f"{graphs}; {text}" if self.graphs else text
 
     def shown(self) -> list[str | Table]:
-        out: list[str | Table] = [*report_tables.graphs(self.graphs, self.earlier)]
+        out = report_tables.recorded(self.recorded)
+        if self.graphs or not out:
+            out += report_tables.graphs(self.graphs, self.earlier)
         out += report_tables.refused(refused_rows(self.totals, self.layers), "Ops outside clusters,")
         if self.eager:
             eager = [(op, reason.value) for op, reason in self.eager.items()]
@@ -273,7 +292,9 @@ def placement_report() -> PlacementReport:
 
     outside = eager.on_cpu()
     with _lock:
-        return PlacementReport.of(_records, outside, _before, single_ops())
+        known = placements()
+        single = tuple(op for op in single_ops() if op not in known.ops)
+        return replace(PlacementReport.of(_records, outside, _before, single), recorded=known)
 
 
 def reset() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from habana_tf.graph.census import OFF_CARD, Kind
 from habana_tf.graph.reasons import REMEDIES, Reason
 from habana_tf.reports.table import Table
+from habana_tf.resolver.placements import Placements
 
 MOST_ROWS = 20
 """Clusters and graphs in a table; all are in `to_dict()`."""
@@ -40,6 +41,30 @@ def graphs(records: Sequence[Any], earlier: int) -> list[str | Table]:
         names = ["cluster", "function", ">ops", ">inputs", ">outputs", ">updates"]
         tables.append(Table(names, [*clusters[:MOST_ROWS], *more], "Clusters"))
     return tables
+
+
+def recorded(known: Placements) -> list[str | Table]:
+    """The programs of a front end that records ops, and the ops that it left to the CPU."""
+    out: list[str | Table] = []
+    if known.programs or known.ops:
+        rows = [
+            (p.name, ", ".join(p.scopes), sum(p.ops.values()), few(counted(p.ops), "ops"), p.inputs, p.outputs, p.updated)
+            for p in known.programs[-MOST_ROWS:]
+        ]
+        last = f", the last of {known.earlier + len(known.programs):,}" if known.earlier else ""
+        columns = ["program", "in", ">ops", "most", ">inputs", ">outputs", ">updates"]
+        title = f"HPU placement: programs of recorded ops{last}"
+        out.append(Table(columns, rows, title) if rows else f"{title}: none of several ops")
+    if known.cpu:
+        cpu = [(each.op, each.count, each.reason, few(each.layers, "layers")) for each in known.cpu]
+        out.append(Table(["op", ">calls", "reason", "in"], cpu, "On the CPU, on the card's memory"))
+        out.append("to have them on HPU: use ops that have a row in the table of overloads (docs/torch.md)")
+    return out
+
+
+def counted(ops: Mapping[str, int]) -> list[str]:
+    """3 addmm, relu"""
+    return [op if n == 1 else f"{n} {op}" for op, n in ops.items()]
 
 
 def said(kinds: Mapping[Kind, int]) -> str:

@@ -1,4 +1,4 @@
-"""Whether this process has the device HPU, and since when: the loader says so, everybody else asks here.
+"""Whether this process has the device HPU, and since when: front ends say so, all others ask here.
 
 Also the error that says why it has not."""
 
@@ -6,25 +6,28 @@ from __future__ import annotations
 
 import time
 
-_loaded_at: int | None = None
+_loaded_at: dict[str, int] = {}
+TENSORFLOW, PYTORCH = "TensorFlow", "PyTorch"
+NOT_LOADED = (
+    "HPU is not loaded: call habana_tf.load_habana_module() first, or for PyTorch import habana_frameworks.torch.core"
+)
+"""What a report says that needs the device."""
 
 
 class LoadError(RuntimeError):
     """HPU could not be made available; the message says what to do."""
 
 
-def is_loaded() -> bool:
-    """Whether `load_habana_module()` has succeeded in this process."""
-    return _loaded_at is not None
+def is_loaded(front_end: str = TENSORFLOW) -> bool:
+    """Whether a framework has the device in this process: for TensorFlow `load_habana_module()` has succeeded."""
+    return front_end in _loaded_at
 
 
 def loaded_at() -> int | None:
-    """When it has, in nanoseconds of CLOCK_MONOTONIC; None before."""
-    return _loaded_at
+    """When the first framework got it, in nanoseconds of CLOCK_MONOTONIC; None before."""
+    return min(_loaded_at.values(), default=None)
 
 
-def set_loaded() -> None:
-    """The device is there from now on: TensorFlow unloads none."""
-    global _loaded_at
-    if _loaded_at is None:
-        _loaded_at = time.monotonic_ns()
+def set_loaded(front_end: str = TENSORFLOW) -> None:
+    """The device is there from now on: frameworks unload none."""
+    _loaded_at.setdefault(front_end, time.monotonic_ns())

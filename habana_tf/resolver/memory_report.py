@@ -17,10 +17,13 @@ counted as they are now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from habana_tf.hardware import device_state
+from habana_tf.hardware.chips import chip
 from habana_tf.reports.bar import bar
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
@@ -102,6 +105,34 @@ class MemoryReport(Report):
 
 def _row(x: LaunchMemory) -> dict[str, Any]:
     return {**asdict(x), "host_peak": x.host_peak, "card_peak": x.card_peak}
+
+
+Source = Callable[[], tuple[int, int, Mapping[str, int]]]
+"""What a framework holds: bytes given out now, the most of them, and `held` of `report`."""
+_sources: list[Source] = []
+
+
+def add_source(source: Source) -> None:
+    """A framework has the device from now on."""
+    if source not in _sources:
+        _sources.append(source)
+
+
+def memory_report() -> MemoryReport:
+    """The memory of this process's card: what holds it now, and what held it at the peak.
+
+    Both sum up to what the framework's allocator has given out; of two frameworks in one process their sums are shown.
+    Raises RuntimeError when the device is not loaded.
+    """
+    if not _sources:
+        raise RuntimeError(device_state.NOT_LOADED)
+    current = peak = 0
+    held: Counter[str] = Counter()
+    for source in _sources:
+        now, most, parts = source()
+        current, peak = current + now, peak + most
+        held.update(parts)
+    return report(chip().hbm_bytes, current, peak, held)
 
 
 def report(hbm: int, current: int, peak: int, held: Mapping[str, int]) -> MemoryReport:

@@ -1,10 +1,8 @@
-"""Reads the figures of TensorFlow's allocator for the card, and makes the memory report with them."""
+"""Reads the figures of TensorFlow's allocator for the card."""
 
 from __future__ import annotations
 
-from habana_tf.hardware.device_state import is_loaded
-from habana_tf.resolver import memory_report as reports
-from habana_tf.resolver.memory_report import MemoryReport
+from collections.abc import Mapping
 
 
 def in_use() -> dict[str, int]:
@@ -28,15 +26,9 @@ def given_out() -> int:
         return 0
 
 
-def memory_report() -> MemoryReport:
-    """The memory of this process's card: what holds it now, and what held it at the peak.
-
-    Both sum up to what TensorFlow's allocator has given out. Raises RuntimeError when the device is not loaded.
-    """
-    if not is_loaded():
-        raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
-    from habana_tf.hardware.chips import chip
+def source() -> tuple[int, int, Mapping[str, int]]:
+    """What TensorFlow holds of the card, for the memory report (`resolver.memory_report.Source`)."""
     from habana_tf.tensorflow_facts.held import held
 
-    found, holders = in_use(), held()
-    return reports.report(chip().hbm_bytes, found["current"], found["peak"], holders)
+    found = in_use()
+    return found["current"], found["peak"], held()

@@ -79,7 +79,37 @@ nb::tuple ReadRecordTuple(int64_t since) {
   return nb::make_tuple(threads, named(record.programs), named(record.ops), record.dropped);
 }
 
+// What Python has done for the card from `start` until now, which native code does for TensorFlow: added to
+// the counters, and to a recording that is under way. subject: see EventKind; op: of an op on the CPU its name.
+void CountEvent(int kind, int64_t start, int64_t subject, const std::string& op) {
+  const int64_t end = MonotonicNow();
+  const auto what = static_cast<EventKind>(kind);
+  Counters& c = GetCounters();
+  const auto add = [](std::atomic<int64_t>& counter, int64_t n) {
+    counter.fetch_add(n, std::memory_order_relaxed);
+  };
+  if (what == EventKind::kResolve) {
+    add(c.resolutions, 1);
+    add(c.resolve_nanoseconds, end - start);
+  } else if (what == EventKind::kOnCard) {
+    add(c.card_copies, 1);
+    add(c.card_copy_bytes, subject);
+    add(c.card_copy_nanoseconds, end - start);
+  } else if (what == EventKind::kToCard || what == EventKind::kFromCard) {
+    add(c.host_copies, 1);
+    add(c.host_copy_bytes, subject);
+    add(c.host_copy_nanoseconds, end - start);
+  } else if (what == EventKind::kCpuOp) {
+    CountCpuOp(op, end - start);
+    if (Recording()) subject = OpNumber(op);
+  } else {
+    throw nb::value_error("native code counts events of this kind by itself");
+  }
+  if (Recording()) Record({start, end, subject, what, 0, 1, 0});
+}
+
 void DefineCounters(nb::module_& m) {
+  m.def("count_event", &CountEvent, nb::arg("kind"), nb::arg("start"), nb::arg("subject"), nb::arg("op") = "");
   m.def("set_threads", &SetThreads, nb::arg("n"));
   m.def("get_threads", &GetThreads);
   m.def("counters", &CounterValues);
@@ -109,6 +139,7 @@ void DefineCard(nb::module_& m) {
       nb::arg("descriptor"), nb::arg("modules"), nb::arg("chip"), nb::arg("hbm_bytes"), nb::arg("command"));
   m.def("claim_card", &ClaimCard);
   m.def("held_card", &HeldCard);
+  m.def("count_update", &CountUpdate, nb::arg("by"));
   m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
   m.def("count_recompiled", [] { Published().recompiled.fetch_add(1, std::memory_order_relaxed); });
   m.def("count_hit", [] { Published().hits.fetch_add(1, std::memory_order_relaxed); });

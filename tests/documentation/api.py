@@ -18,7 +18,7 @@ PAGES = {
     "loading": ("Loading the device", "habana_tf.loader"),
     "reports": ("Reports", "habana_tf.graph.explain:explain habana_tf.graph.report:placement_report "
                 "habana_tf.resolver.recompilations:recompilation_report "
-                "habana_tf.tensorflow_facts.memory:memory_report "
+                "habana_tf.resolver.memory_report:memory_report "
                 "habana_tf.card.clock.report:card_time_report"),
     "prediction": ("Prediction", "habana_tf.dry_run.predict:predict habana_tf.dry_run.compare:compare "
                    "habana_tf.dry_run.plan:plan "

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import habana_tf
-from habana_tf.resolver.memory_report import MemoryReport
-from habana_tf.tensorflow_facts.memory import memory_report
+from habana_tf.resolver.memory_report import MemoryReport, memory_report
 from tests.child import on_hpu
 
 INPUT, HIDDEN, CLASSES = 96, 512, 10
@@ -21,7 +20,7 @@ STATE = 2 * WEIGHTS + 8 + 4
 
 
 def test_without_the_device_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("habana_tf.tensorflow_facts.memory.is_loaded", lambda: False)
+    monkeypatch.setattr("habana_tf.resolver.memory_report._sources", [])
     with pytest.raises(RuntimeError, match="load_habana_module"):
         memory_report()
 

@@ -29,7 +29,7 @@ from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
 
-REST = "all else: Python, input pipelines, ops that TensorFlow runs on the CPU by itself, waiting"
+REST = "all else: Python, input pipelines, ops that the framework runs on the CPU by itself, waiting"
 COPIES = "copies between host and card"
 MIXED = "(programs that went long ago)"
 
@@ -168,8 +168,8 @@ def card_time_report(
     step) and then known. Raises RuntimeError where HPU is not loaded, ValueError for an unknown chip or a number of
     cards below 1.
     """
-    if not device_state.is_loaded():
-        raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
+    if device_state.loaded_at() is None:
+        raise RuntimeError(device_state.NOT_LOADED)
     on = chip_named(chip)
     if cards is not None and cards < 1:
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
@@ -249,9 +249,10 @@ def _between(counted: LaunchCounts) -> list[Between]:
 
 
 def _on_cpu() -> list[tuple[str, int]]:
-    """Ops that graphs leave to the CPU, the most frequent first."""
-    counts: Counter[str] = Counter()
-    for (op, _, on_cpu), n in placement_report().totals.items():
+    """Ops that graphs and recorded programs leave to the CPU, the most frequent first."""
+    report = placement_report()
+    counts: Counter[str] = Counter({each.op: each.count for each in report.cpu_ops})
+    for (op, _, on_cpu), n in report.totals.items():
         if on_cpu:
             counts[op] += n
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -89,7 +89,7 @@ def _host(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]
                 about = {"kernel calls": detail, "threads": threads}
                 yield _span(pid, thread["id"], program["name"], "launch", at, length, **about)
                 if hbm:
-                    taken = {"taken by TensorFlow": hbm << 20}
+                    taken = {"taken": hbm << 20}
                     yield {"ph": "C", "pid": pid, "name": "HBM in bytes", "ts": round((end - zero) / 1e3, 3),
                            "args": taken}  # fmt: skip
             elif kind == EventKind.KERNEL_CALL:

@@ -11,31 +11,36 @@ import atexit
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from habana_tf import settings
 from habana_tf.card.timeline.record import Recording
 
-if TYPE_CHECKING:
-    from habana_tf.card.timeline.cpu_ops import CpuOps
+
+class CpuOps(Protocol):
+    """What notes ops of TensorFlow on the CPU, see `cpu_ops.CpuOps`."""
+
+    def stop(self) -> list[tuple[str, str, int, int]]: ...
+
 
 _log = logging.getLogger("habana_tf")
 _recording: Recording | None = None
 _cpu_ops: CpuOps | None = None
 
 
-def begin() -> None:
-    """Starts the timeline of the process, if it is wanted and not under way; it is written when the process ends."""
+def begin(cpu_ops: Callable[[], CpuOps] | None = None) -> None:
+    """Starts the timeline of the process, if it is wanted and not under way; it is written when the process ends.
+
+    cpu_ops: starts to note what TensorFlow runs on the CPU; None where it is another framework's process."""
     global _recording, _cpu_ops
     wanted = settings.HABANA_SIM_TRACE_PARTS.get() is not None or settings.HABANA_PROFILE.get() == "on"
     if not wanted or _recording is not None:
         return
     _recording = Recording()
-    if settings.HABANA_SIM_TRACE_CPU.get():
-        from habana_tf.card.timeline.cpu_ops import CpuOps
-
-        _cpu_ops = CpuOps()
+    if settings.HABANA_SIM_TRACE_CPU.get() and cpu_ops is not None:
+        _cpu_ops = cpu_ops()
     atexit.register(_finish)
 
 

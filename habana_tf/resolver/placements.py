@@ -1,0 +1,111 @@
+"""Records which programs a front end handed over whole, and which ops it left to its CPU kernels, with the reason.
+
+TensorFlow's graphs have records of their own, of what the graph pass made of them (`graph.report`). A front end that
+records ops (PyTorch's) has no graph: a program has all ops that were recorded, and what no program can have ran on the
+CPU when it was called. `placement_report()` shows both.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from habana_tf.cluster.cluster import Cluster
+
+MOST_PROGRAMS = 256
+"""Programs of several ops that are remembered one by one, the last ones; earlier ones are counted."""
+MOST_LAYERS = 8
+"""Layers that are remembered for an op and a reason."""
+
+
+@dataclass(frozen=True)
+class ProgramRecord:
+    """A program. ops: how many of each it has, most frequent first; scopes: the layers that most of them are of;
+    updated: inputs that it writes new values over."""
+
+    name: str
+    framework: str
+    ops: dict[str, int]
+    scopes: tuple[str, ...]
+    inputs: int
+    outputs: int
+    updated: int
+
+
+@dataclass(frozen=True)
+class CpuOp:
+    """An op that ran on the CPU, for one reason. count: how often; layers: those that called it, the first ones."""
+
+    op: str
+    framework: str
+    reason: str
+    count: int
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Placements:
+    """programs: the last ones of several ops; earlier: how many there were before these. ops: of all programs, how many
+    of each. cpu: the most frequent first."""
+
+    programs: tuple[ProgramRecord, ...] = ()
+    earlier: int = 0
+    ops: Counter[str] = field(default_factory=Counter)
+    cpu: tuple[CpuOp, ...] = ()
+
+
+_lock = threading.Lock()
+_programs: deque[ProgramRecord] = deque()
+_earlier = 0
+_ops: Counter[str] = Counter()
+_cpu: Counter[tuple[str, str, str]] = Counter()
+_layers: dict[tuple[str, str, str], dict[str, None]] = {}
+
+
+def note_program(cluster: Cluster, scopes: Sequence[str] = ()) -> None:
+    """Remembers a program that a front end has handed over."""
+    global _earlier
+    ops = Counter(node.op for node in cluster.nodes)
+    with _lock:
+        _ops.update(ops)
+        if len(cluster.nodes) < 2:
+            return
+        updated = sum(arg.variable for arg in cluster.results)
+        inputs, outputs = len(cluster.inputs), len(cluster.results)
+        made = ProgramRecord(
+            cluster.name, cluster.framework, dict(ops.most_common()), tuple(scopes), inputs, outputs, updated
+        )
+        _programs.append(made)
+        if len(_programs) > MOST_PROGRAMS:
+            _programs.popleft()
+            _earlier += 1
+
+
+def note_cpu_op(op: str, framework: str, reason: str, layer: str = "") -> bool:
+    """Counts an op that ran on the CPU; whether that is the first time, for this reason."""
+    key = op, framework, reason
+    with _lock:
+        _cpu[key] += 1
+        known = _layers.setdefault(key, {})
+        if layer and len(known) < MOST_LAYERS:
+            known[layer] = None
+        return _cpu[key] == 1
+
+
+def placements() -> Placements:
+    """All that is known now."""
+    with _lock:
+        cpu = tuple(CpuOp(*key, n, tuple(_layers[key])) for key, n in _cpu.most_common())
+        return Placements(tuple(_programs), _earlier, Counter(_ops), cpu)
+
+
+def reset() -> None:
+    """Forgets all."""
+    global _earlier
+    with _lock:
+        _programs.clear()
+        for counts in (_ops, _cpu, _layers):
+            counts.clear()
+        _earlier = 0

@@ -1,0 +1,63 @@
+"""Tells the runtime what the front end does for the card beside launches, which count themselves: copies, ops on the
+CPU, programs that were made, steps. Reports, timelines, `hl-smi` and `habana-tf top` read it there.
+
+A step is what an optimizer ends. In a program where none has run yet, as in inference, it is what `mark_step` or a
+compiled call ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from habana_tf._native import _bridge
+from habana_tf.card.timeline.record import EventKind
+
+_MARKED = 1
+"""Stands for all steps that no optimizer ends."""
+_trained = False
+
+
+@contextmanager
+def copied(kind: EventKind, nbytes: int) -> Iterator[None]:
+    """A copy of so many bytes is made within."""
+    start = time.monotonic_ns()
+    yield
+    if nbytes:
+        _bridge.count_event(int(kind), start, nbytes)
+
+
+@contextmanager
+def on_cpu(op: str) -> Iterator[None]:
+    """An op runs on the CPU within."""
+    start = time.monotonic_ns()
+    yield
+    _bridge.count_event(int(EventKind.CPU_OP), start, 0, op)
+
+
+def resolved(start: int, program: Any) -> None:
+    """A program was made, which took from `start`, in nanoseconds of CLOCK_MONOTONIC, until now."""
+    _bridge.count_event(int(EventKind.RESOLVE), start, _bridge.program_number(program))
+
+
+def marked() -> None:
+    """What was recorded has ended with a mark of the program's, or a compiled call has."""
+    if not _trained:
+        _bridge.count_update(_MARKED)
+
+
+def _stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+    global _trained
+    groups = optimizer.param_groups
+    if groups and groups[0]["params"] and groups[0]["params"][0].device.type == "hpu":
+        _trained = True
+        _bridge.count_update(id(optimizer))
+
+
+def begin() -> None:
+    """Counts the steps of optimizers from now on."""
+    register_optimizer_step_post_hook(_stepped)
