@@ -121,9 +121,13 @@ class Cluster(ABC):
     results: list[Arg]
     states: list[int] = field(default_factory=list)
     data: bytes = b""
+    because: str = field(default="", kw_only=True)
+    """How it differs from a cluster that the front end gave before, where that is why it is new."""
 
     framework = "its framework"
     """What messages call it."""
+    numbered_inputs = False
+    """Whether its inputs have numbers, and no names of the program's."""
 
     @property
     @abstractmethod

@@ -140,8 +140,8 @@ class PlacementReport(Report):
         """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
         precision: [...]}], refused: [...], precision: [...], eager: [...], programs: [{name, framework, ops, scopes,
         inputs, outputs, updated}], cpu_ops: [{op, framework, reason, count, layers}], real_card: [{op, count, device,
-        real_card, lists}]}; device is where the op is here, real_card where it was with a real card: HPU, CPU or not known; its
-        count is 0 where it only ran outside graphs"""
+        real_card, lists}]}; device is where the op is here, real_card where it was with a real card: HPU, CPU or not
+        known; its count is 0 where it only ran outside graphs"""
         return {
             "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],

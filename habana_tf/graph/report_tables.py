@@ -48,7 +48,15 @@ def recorded(known: Placements) -> list[str | Table]:
     out: list[str | Table] = []
     if known.programs or known.ops:
         rows = [
-            (p.name, ", ".join(p.scopes), sum(p.ops.values()), few(counted(p.ops), "ops"), p.inputs, p.outputs, p.updated)
+            (
+                p.name,
+                ", ".join(p.scopes),
+                sum(p.ops.values()),
+                few(_counted(p.ops), "ops"),
+                p.inputs,
+                p.outputs,
+                p.updated,
+            )
             for p in known.programs[-MOST_ROWS:]
         ]
         last = f", the last of {known.earlier + len(known.programs):,}" if known.earlier else ""
@@ -62,7 +70,7 @@ def recorded(known: Placements) -> list[str | Table]:
     return out
 
 
-def counted(ops: Mapping[str, int]) -> list[str]:
+def _counted(ops: Mapping[str, int]) -> list[str]:
     """3 addmm, relu"""
     return [op if n == 1 else f"{n} {op}" for op, n in ops.items()]
 

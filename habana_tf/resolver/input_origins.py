@@ -21,7 +21,8 @@ def origins(cluster: Cluster) -> list[str]:
     for k, arg in enumerate(cluster.inputs):
         item = _DATASET.fullmatch(arg.name)
         parts = [f"item {item[1] or 0} of the dataset"] if item else []
-        if k in takers and not arg.variable and (item or "/" in arg.name or ":" in arg.name):
+        unnamed = cluster.numbered_inputs or "/" in arg.name or ":" in arg.name
+        if k in takers and not arg.variable and (item or unnamed):
             parts.append(f"into {takers[k]}")
         found.append(", ".join(parts))
     return found

@@ -50,7 +50,7 @@ def _cluster(c: Any) -> list[str | Table]:
     if c.earlier:
         rows.append((f"{c.earlier:,} before these", f"all: {counted(c.counts)}", "", ""))
     for k, m in enumerate(c.met):
-        what = "first seen" if k == c.earlier == 0 else "\n".join(map(str, m.changed[:MOST_CHANGES]))
+        what = (m.because or "first seen") if k == c.earlier == 0 else "\n".join(map(str, m.changed[:MOST_CHANGES]))
         what += f"\nand {len(m.changed) - MOST_CHANGES} more" if len(m.changed) > MOST_CHANGES else ""
         sizes = ", ".join(f"{s} = {n}" for s, n in m.range)
         scope = f"a range, here {sizes}" if sizes else m.reason or "these shapes"

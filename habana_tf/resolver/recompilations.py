@@ -71,7 +71,7 @@ class Met:
     recipe: how its recipe came: "compiled", "cache" (TF_RECIPE_CACHE_PATH had it), "known" (a recipe that is loaded
     serves it), "packaged" (it came with the package), "interpreted", or "cpu" (its framework runs it, see `by_value`).
     range: the symbols of a recipe for a range with their values here; reason: why there is no recipe for a range
-    although a size changed, or why the cluster is interpreted.
+    although a size changed, or why the cluster is interpreted. because: see `Cluster.because`.
     """
 
     signature: Signature
@@ -80,6 +80,7 @@ class Met:
     seconds: float
     range: tuple[tuple[str, int], ...] = ()
     reason: str = ""
+    because: str = ""
 
 
 @dataclass
@@ -172,15 +173,22 @@ def record(known: History, met: Met) -> None:
         known.counts[met.recipe] += 1
         known.met.append(met)
         del known.met[:-MOST_MET]
-    if met.recipe == "compiled" and met.changed:
-        from habana_tf._native import _bridge
-
-        _bridge.count_recompiled()
+    if met.recipe == "compiled" and met.because and not met.changed:
+        _count()
+        log.info("%s: compiled a recipe in %.0f ms; it is new because %s", known.name, met.seconds * 1e3, met.because)
+    elif met.recipe == "compiled" and met.changed:
+        _count()
         first, more = met.changed[0], len(met.changed) - 1
         text = f"{known.name} met a new shape, {first}" + (f" and {more} more" if more else "")
         scope = "for every size it may take" if met.range else "for this shape"
         because = f" ({met.reason})" if met.reason else ""
         log.info("%s: compiled a recipe %s in %.0f ms%s", text, scope, met.seconds * 1e3, because)
+
+
+def _count() -> None:
+    from habana_tf._native import _bridge
+
+    _bridge.count_recompiled()
 
 
 def record_one_op(op: str, recipe: str) -> None:
@@ -238,9 +246,10 @@ class RecompilationReport(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """{clusters: [{name, ops, recipes: {recipe: count}, earlier, remedies, seconds_on_a_card, signatures:
-        [{changed: [{input, where, axis, value, from, to}], recipe, ms, range, reason}]}], one_op: {op: {recipe:
-        count}}, recipes_here, recipes_on_a_card, seconds_on_a_card}; of the signatures the last, and `earlier` is how
-        many there were before those. seconds_on_a_card: [least, most] to compile, of a cluster for one recipe."""
+        [{changed: [{input, where, axis, value, from, to}], because, recipe, ms, range, reason}]}], one_op: {op:
+        {recipe: count}}, recipes_here, recipes_on_a_card, seconds_on_a_card}; of the signatures the last, and `earlier`
+        is how many there were before those. seconds_on_a_card: [least, most] to compile, of a cluster for one
+        recipe."""
         clusters = [
             {"name": c.name, "ops": c.ops, "recipes": dict(sorted(c.counts.items())), "earlier": c.earlier,
              "remedies": c.remedies(), "seconds_on_a_card": list(real_card_compilation.seconds(c.ops)),
@@ -264,8 +273,8 @@ def _signature(m: Met) -> dict[str, Any]:
         for c in m.changed
     ]  # fmt: skip
     return {
-        "changed": changed, "recipe": m.recipe, "ms": round(m.seconds * 1e3, 3), "range": dict(m.range),
-        "reason": m.reason,
+        "changed": changed, "because": m.because, "recipe": m.recipe, "ms": round(m.seconds * 1e3, 3),
+        "range": dict(m.range), "reason": m.reason,
     }  # fmt: skip
 
 

@@ -93,8 +93,9 @@ def _several_ops(request: Request, goal: Target) -> _Resolved:
     ) -> _Resolved:
         symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
         return _Resolved(
-            bound, how, lambda took: record(known, Met(met, changed, how, took, symbols, reason)), recipe, dims
-        )
+            bound, how, lambda took: record(known, Met(met, changed, how, took, symbols, reason, cluster.because)),
+            recipe, dims,
+        )  # fmt: skip
 
     parts = cluster.computed()
     found, reason = ranged(request, parts, known, met, changed, goal)

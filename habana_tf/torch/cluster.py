@@ -152,6 +152,7 @@ class TorchCluster(Cluster):
     recording: Recording | None = None
 
     framework = "PyTorch"
+    numbered_inputs = True
 
     @functools.cached_property
     def content(self) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch import scopes
 from habana_tf.torch.bound import Bound, bind
 from habana_tf.torch.device import load
 from habana_tf.torch.recording import Recorder
@@ -137,7 +138,8 @@ class _Walk(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         uses, draws = self.recorder.host_uses, self.recorder.draws
-        made = super().run_node(n)
+        with scopes.of_node(n.meta):
+            made = super().run_node(n)
         if n.op == "call_function":
             random = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
             on_host = any(t.device.type != "hpu" for t in _tensors(made))

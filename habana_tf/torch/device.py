@@ -5,6 +5,7 @@ One process has one card, as under TensorFlow; loading claims it.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import torch
 
 from habana_tf import log
-from habana_tf.hardware import claim
+from habana_tf.card.timeline import process
+from habana_tf.hardware import claim, device_state
 from habana_tf.hardware.cards import Card
+from habana_tf.resolver import memory_report
 from habana_tf.settings import PT_HPU_LAZY_MODE
-from habana_tf.torch import hpu, private_api, serialization
+from habana_tf.torch import held, hpu, private_api, serialization, told
 from habana_tf.torch.autocast import Casts
 from habana_tf.torch.kernels import Kernels
 from habana_tf.torch.recording import Recorder
@@ -62,6 +65,10 @@ def load() -> Device:
         device.kernels.register()
         device.casts.register()
         serialization.register(device.recorder)
+        told.begin()
+        device_state.set_loaded(device_state.PYTORCH)
+        memory_report.add_source(functools.partial(held.source, device.memory))
+        process.begin()
         _device = device
         return device
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 
-from habana_tf.cluster import left_to_cpu
-from habana_tf.torch import random_state
+from habana_tf.hardware import device_state
+from habana_tf.reports.layer_names import layer
+from habana_tf.resolver import placements
+from habana_tf.torch import random_state, scopes, told
 from habana_tf.torch.recording import Recorder
 
 log = logging.getLogger("habana_tf")
@@ -24,11 +26,11 @@ NO_ROW = "it has no row in the table of overloads"
 
 def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
     """The results of an overload on the CPU, as tensors of the device."""
-    if left_to_cpu.note(str(overload)):
+    if placements.note_cpu_op(str(overload), device_state.PYTORCH, why, layer(scopes.now())):
         log.warning("%s runs on the CPU: %s", overload, why)
     given = any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))
     drawn = torch.Tag.nondeterministic_seeded in overload.tags and not given
-    with recorder.lock, random_state.on_cpu() if drawn else nullcontext():
+    with recorder.lock, told.on_cpu(str(overload)), random_state.on_cpu() if drawn else nullcontext():
         return _Host(recorder, overload).call(args, kwargs)
 
 

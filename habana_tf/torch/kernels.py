@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch import fallback
+from habana_tf.card.timeline.record import EventKind
+from habana_tf.torch import fallback, told
 from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.kernel import Kernel, NotRecorded
 from habana_tf.torch.ops.table import rows
@@ -113,9 +114,13 @@ class Kernels:
         if source.device.type == "hpu" and target.device.type == "hpu":
             self._recorded(self._copy, target, source)
         elif target.device.type == "hpu":
-            fallback.host_view(self.recorder, target, True).copy_(source)
+            to = fallback.host_view(self.recorder, target, True)
+            with told.copied(EventKind.TO_CARD, to.nbytes):
+                to.copy_(source)
         else:
-            target.copy_(fallback.host_view(self.recorder, source, False))
+            taken = fallback.host_view(self.recorder, source, False)
+            with told.copied(EventKind.FROM_CARD, taken.nbytes):
+                target.copy_(taken)
         return target
 
     def _item(self, t: torch.Tensor) -> Any:

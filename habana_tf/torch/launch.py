@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,22 +11,29 @@ import numpy as np
 import torch
 
 from habana_tf._native import _bridge
+from habana_tf.resolver import placements
 from habana_tf.resolver.resolve import resolve
+from habana_tf.torch import scopes, told
 from habana_tf.torch.cluster import Recording, cluster_of, signature
+from habana_tf.torch.differences import Recordings
 from habana_tf.torch.kernel import Drawn
 from habana_tf.torch.storage import Block, Memory
 
 log = logging.getLogger("habana_tf")
 
 _ALIGNMENT = 64
+_recordings = Recordings()
 
 
 class Launch:
     """A program that runs on the addresses of blocks."""
 
     def __init__(self, recording: Recording, memory: Memory) -> None:
-        met = signature(recording)
-        bound = resolve(cluster_of(recording), met, memory.statistics.reserved)
+        met, cluster, start = signature(recording), cluster_of(recording), time.monotonic_ns()
+        cluster.because = _recordings.because(recording)
+        bound = resolve(cluster, met, memory.statistics.allocated)
+        told.resolved(start, bound)
+        placements.note_program(cluster, scopes.most(recording.scopes))
         self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
         self._memory = memory
 

@@ -4,16 +4,20 @@
     backward/ResNet/layer1.0.conv1  gradients of an op of it
     update/Adam                     the update by an optimizer
 
-Read from the Python stack, and only where an op is met in a place where it was never recorded, so that it costs nothing
-per op. The stack of the backward pass has no modules: there PyTorch numbers the ops by the forward one that they belong
-to. Names are for people; no key has them.
+Read from the Python stack, or for a compiled graph from what its trace says, and only where an op is met in a place
+where it was never recorded, so that it costs nothing per op. The stack of the backward pass has no modules: there
+PyTorch numbers the ops by the forward one that they belong to. Names are for people; no key has them.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,6 +25,9 @@ from torch import nn
 BACKWARD, UPDATE = "backward", "update"
 _MOST = 100_000
 """Ops of the forward pass whose scopes are remembered for their gradients."""
+_FEW = 2
+_SELF = "L['self']."
+"""What the way to a module in the one that was compiled begins with."""
 _CALLED = frozenset({"forward", "_call_impl"})
 """Functions whose `self` may be a module."""
 
@@ -32,8 +39,14 @@ class Scopes:
         self._forward: dict[int, str] = {}
         self._paths: weakref.WeakKeyDictionary[nn.Module, dict[int, str]] = weakref.WeakKeyDictionary()
 
+        self._compiled: dict[str, str] = {}
+        self.of_graph = ""
+        """While a graph that was traced runs, the scope of its node."""
+
     def now(self) -> str:
         """The scope of the op that is called; empty for one outside modules, optimizers and backward passes."""
+        if self.of_graph:
+            return self.of_graph
         node = torch._C._current_autograd_node()
         if node is not None:
             of = self._forward.get(node._sequence_nr(), "")
@@ -61,8 +74,26 @@ class Scopes:
         if not modules:
             return ""
         root = modules[-1]
+        root = getattr(root, "_orig_mod", root)  # of torch.compile
         path = next((p for m in modules if (p := self._path(root, m)) is not None), "")
         return f"{type(root).__name__}/{path}" if path else type(root).__name__
+
+    def traced(self, stack: Mapping[str, tuple[str, Any]] | None, before: str) -> str:
+        """The scope that a trace says: the modules around a node, the outermost first, each with the way to it. The one
+        that was compiled is not among them: it is on the stack while the forward pass is run."""
+        if not stack:
+            return ""
+        calls = [*stack.values()]
+        (root, kind), (inner, _) = calls[0], calls[-1]
+        if root.startswith(_SELF):
+            found = self._of(sys._getframe(1)).split("/")[0] or self._compiled.get(next(iter(stack)), "")
+            if found:
+                self._compiled.update(dict.fromkeys(stack, found))
+            name, path = found, inner[len(_SELF) :]
+        else:
+            name = getattr(kind, "__name__", str(kind).rpartition(".")[2])
+            path = inner.removeprefix(root).lstrip(".")
+        return "/".join(part for part in (before, name, path) if part)
 
     def _path(self, root: nn.Module, inner: nn.Module) -> str | None:
         """What a module is called within another; None where it is not in it."""
@@ -70,6 +101,24 @@ class Scopes:
         if known is None or id(inner) not in known:
             known = self._paths[root] = {id(m): name for name, m in root.named_modules()}
         return known.get(id(inner))
+
+
+@contextmanager
+def of_node(meta: Mapping[str, Any]) -> Iterator[None]:
+    """Within it ops are of the module that a node of a traced graph says. meta: the node's."""
+    forward, backward = meta.get("nn_module_stack"), meta.get("fwd_nn_module_stack")
+    before, _scopes.of_graph = _scopes.of_graph, _scopes.traced(backward, BACKWARD) or _scopes.traced(forward, "")
+    try:
+        yield
+    finally:
+        _scopes.of_graph = before
+
+
+def most(of: Sequence[str]) -> tuple[str, ...]:
+    """The modules and optimizers that most ops with these scopes are of, by their outermost names."""
+    names = (scope.removeprefix(f"{BACKWARD}/").removeprefix(f"{UPDATE}/").split("/")[0] for scope in of)
+    counts = Counter(name for name in names if name not in ("", BACKWARD))
+    return tuple(name for name, _ in counts.most_common(_FEW))
 
 
 _scopes = Scopes()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from habana_tf._native import _bridge
@@ -52,6 +53,8 @@ def marked() -> None:
 
 def _stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
     global _trained
+    if torch.compiler.is_compiling():
+        return  # what is traced here would cut the compiled step in two
     groups = optimizer.param_groups
     if groups and groups[0]["params"] and groups[0]["params"][0].device.type == "hpu":
         _trained = True

@@ -80,7 +80,8 @@ nb::tuple ReadRecordTuple(int64_t since) {
 }
 
 // What Python has done for the card from `start` until now, which native code does for TensorFlow: added to
-// the counters, and to a recording that is under way. subject: see EventKind; op: of an op on the CPU its name.
+// the counters, and to a recording that is under way. subject: see EventKind; op: of an op on the CPU its
+// name.
 void CountEvent(int kind, int64_t start, int64_t subject, const std::string& op) {
   const int64_t end = MonotonicNow();
   const auto what = static_cast<EventKind>(kind);
@@ -109,7 +110,8 @@ void CountEvent(int kind, int64_t start, int64_t subject, const std::string& op)
 }
 
 void DefineCounters(nb::module_& m) {
-  m.def("count_event", &CountEvent, nb::arg("kind"), nb::arg("start"), nb::arg("subject"), nb::arg("op") = "");
+  m.def("count_event", &CountEvent, nb::arg("kind"), nb::arg("start"), nb::arg("subject"),
+        nb::arg("op") = "");
   m.def("set_threads", &SetThreads, nb::arg("n"));
   m.def("get_threads", &GetThreads);
   m.def("counters", &CounterValues);

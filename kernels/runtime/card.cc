@@ -12,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <vector>
 
 #include "runtime/counters.h"
 
@@ -208,14 +209,16 @@ void PublishEnd(CardRecord& record, int64_t now) {
 void CountUpdate(uint64_t by) {
   static std::mutex& mutex = *new std::mutex;
   static uint64_t counted = 0;
-  static uint64_t other = 0;  // came since the last time of that
+  static std::vector<uint64_t>& others = *new std::vector<uint64_t>;  // came since the last time of that
+  constexpr size_t kMostOthers = 64;
   std::lock_guard<std::mutex> lock(mutex);
-  if (counted != 0 && by != counted && by != other) {
-    if (other == 0) other = by;
+  if (counted != 0 && by != counted && std::find(others.begin(), others.end(), by) == others.end()) {
+    if (others.size() == kMostOthers) others.erase(others.begin());
+    others.push_back(by);
     return;
   }
   counted = by;
-  other = 0;
+  others.clear();
   Published().steps.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -84,7 +84,7 @@ class CardTimeReport(Report):
     waiting: predicted, for the slowest card. copies: predicted, between host and card.
     window: measured, from the beginning to the end of the last launch. between: measured, what the host did in it
     outside launches. on_cpu: (op, how many nodes) that graphs of this process leave to the CPU.
-    counted: the reading behind it.
+    counted: what was counted in its time; read: the reading at its end, from which a later report may count on.
     """
 
     chip: str
@@ -97,6 +97,7 @@ class CardTimeReport(Report):
     between: tuple[Between, ...]
     on_cpu: tuple[tuple[str, int], ...]
     counted: LaunchCounts = field(repr=False)
+    read: LaunchCounts | None = field(default=None, repr=False)
 
     @cached_property
     def launch_seconds(self) -> float:
@@ -176,8 +177,9 @@ def card_time_report(
     with _lock:
         before = _from
     if since is not None:
-        before = since.counted if isinstance(since, CardTimeReport) else since
-    return of(now().after(before or since_loading()), on, cards or _cards())
+        before = since.read if isinstance(since, CardTimeReport) else since
+    read = now()
+    return replace(of(read.after(before or since_loading()), on, cards or _cards()), read=read)
 
 
 def reset() -> None:
@@ -249,10 +251,9 @@ def _between(counted: LaunchCounts) -> list[Between]:
 
 
 def _on_cpu() -> list[tuple[str, int]]:
-    """Ops that graphs and recorded programs leave to the CPU, the most frequent first."""
-    report = placement_report()
-    counts: Counter[str] = Counter({each.op: each.count for each in report.cpu_ops})
-    for (op, _, on_cpu), n in report.totals.items():
+    """Ops that graphs leave to the CPU, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for (op, _, on_cpu), n in placement_report().totals.items():
         if on_cpu:
             counts[op] += n
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
