@@ -8,10 +8,6 @@ import time
 
 _loaded_at: dict[str, int] = {}
 TENSORFLOW, PYTORCH = "TensorFlow", "PyTorch"
-NOT_LOADED = (
-    "HPU is not loaded: call habana_tf.load_habana_module() first, or for PyTorch import habana_frameworks.torch.core"
-)
-"""What a report says that needs the device."""
 
 
 class LoadError(RuntimeError):

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from habana_tf.hardware import device_state
 from habana_tf.hardware.chips import chip
 from habana_tf.reports.bar import bar
 from habana_tf.reports.report import Report
@@ -125,7 +124,9 @@ def memory_report() -> MemoryReport:
     Raises RuntimeError when the device is not loaded.
     """
     if not _sources:
-        raise RuntimeError(device_state.NOT_LOADED)
+        raise RuntimeError(
+            "HPU is not loaded: call habana_tf.load_habana_module(), or for PyTorch import habana_frameworks.torch.core"
+        )
     current = peak = 0
     held: Counter[str] = Counter()
     for source in _sources:

@@ -170,7 +170,9 @@ def card_time_report(
     cards below 1.
     """
     if device_state.loaded_at() is None:
-        raise RuntimeError(device_state.NOT_LOADED)
+        raise RuntimeError(
+            "HPU is not loaded: call habana_tf.load_habana_module(), or for PyTorch import habana_frameworks.torch.core"
+        )
     on = chip_named(chip)
     if cards is not None and cards < 1:
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
