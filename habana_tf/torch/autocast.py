@@ -98,7 +98,6 @@ class Casts:
         """Has autocast use the default lists, or those of the settings' files."""
         self._all.fallback(torch.library.fallthrough_kernel, _KEY)
         torch.set_autocast_dtype("hpu", torch.bfloat16)
-        self._clear_with_pytorchs_cache()
         self.replace(policies(
             _configured(PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST, LOWER),
             _configured(PT_HPU_AUTOCAST_FP32_OPS_LIST, FP32),
@@ -160,23 +159,17 @@ class Casts:
         return value
 
     def _cast_weight(self, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """A weight in a type: cast once while autocast is on. One that was cast without gradients has none to give."""
+        """A weight in a type: cast once until the outermost autocast ends. One that was cast without gradients has
+        none to give."""
         key = id(weight), dtype, torch.is_grad_enabled()
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = weight, weight.to(dtype)
         return kept[1]
 
-    def _clear_with_pytorchs_cache(self) -> None:
-        """Forgets cast weights when PyTorch forgets its own, which it does when the outermost autocast ends."""
-        original = torch.clear_autocast_cache
-
-        def clear_autocast_cache() -> None:
-            self._kept.clear()
-            original()
-
-        clear_autocast_cache.__doc__ = original.__doc__
-        torch.clear_autocast_cache = clear_autocast_cache
+    def forget(self) -> None:
+        """Forgets cast weights."""
+        self._kept.clear()
 
 
 def _configured(setting: Any, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The device `hpu` of PyTorch: names it, registers its kernels, and answers PyTorch's questions about it.
 
-One process has one card, as under TensorFlow; loading claims it.
+One process has one card, as under TensorFlow; the first tensor claims it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import torch
 from habana_tf import log
 from habana_tf.card.timeline import process
 from habana_tf.hardware import claim, device_state
-from habana_tf.hardware.cards import Card
+from habana_tf.hardware.cards import Card, choice
 from habana_tf.resolver import memory_report
 from habana_tf.settings import PT_HPU_LAZY_MODE
-from habana_tf.torch import held, hpu, private_api, serialization, told
+from habana_tf.torch import changes, held, hpu, private_api, serialization, told
+from habana_tf.torch.api import attached
 from habana_tf.torch.autocast import Casts
 from habana_tf.torch.kernels import Kernels
+from habana_tf.torch.pinned import Pinned
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.storage import Memory
 
@@ -32,12 +34,19 @@ _device: Device | None = None
 class Device:
     """The device of this process."""
 
-    def __init__(self, card: Card) -> None:
-        self.card = card
-        self.memory = Memory(card.chip.hbm_bytes)
+    def __init__(self) -> None:
+        chip = choice().cards[0].chip
+        self.memory = Memory(chip.hbm_bytes, claim.claim)
         self.recorder = Recorder(self.memory, PT_HPU_LAZY_MODE.get())
         self.kernels = Kernels(self.recorder)
         self.casts = Casts()
+        self.pinned = Pinned()
+        attached.attach(self.memory, self.recorder, chip)
+
+    @property
+    def card(self) -> Card:
+        """The card of this process, which it claims if it has none. Raises what `claim` raises."""
+        return claim.claim()
 
 
 def load() -> Device:
@@ -54,16 +63,17 @@ def load() -> Device:
         if not first <= private_api.release() <= last:
             _log.warning("PyTorch %s is not among the tested releases: it may work, or not", torch.__version__)
         log.configure()
-        device = Device(claim.claim())
+        device = Device()
         from torch._C._acc import DeviceGuard, PrivateUse1Hooks
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-        hpu.attach(device.memory, device.recorder, device.card)
         _setup_privateuseone_for_python_backend(
             "hpu", hpu, _hooks(PrivateUse1Hooks), _guard(DeviceGuard)
         )  # fmt: skip
         device.kernels.register()
         device.casts.register()
+        device.pinned.register()
+        changes.install(device.casts)
         serialization.register(device.recorder)
         told.begin()
         device_state.set_loaded(device_state.PYTORCH)

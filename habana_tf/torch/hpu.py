@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+import os
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
-from habana_tf.torch import random_state
-
-if TYPE_CHECKING:
-    from habana_tf.hardware.cards import Card
-    from habana_tf.torch.recording import Recorder
-    from habana_tf.torch.storage import Memory
+from habana_tf.torch.api import attached, memory, metrics, random, streams
+from habana_tf.torch.api.attached import in_bad_fork as _is_in_bad_fork
+from habana_tf.torch.api.attached import index
+from habana_tf.torch.api.memory import *  # noqa: F403
+from habana_tf.torch.api.memory import __all__ as _memory
+from habana_tf.torch.api.random import *  # noqa: F403
+from habana_tf.torch.api.random import __all__ as _random
+from habana_tf.torch.api.streams import *  # noqa: F403
+from habana_tf.torch.api.streams import __all__ as _streams
 
 __all__ = [
-    "current_device", "device_count", "empty_cache", "get_amp_supported_dtype", "get_device_name", "get_rng_state",
-    "initial_seed", "is_available", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
-    "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
-    "reset_peak_memory_stats", "seed", "set_device", "set_rng_state", "synchronize",
+    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_amp_supported_dtype",
+    "get_autocast_hpu_dtype", "get_device_capability", "get_device_name", "get_device_properties", "init",
+    "is_autocast_hpu_enabled", "is_available", "is_bf16_supported", "is_initialized", "memory", "metrics", "random",
+    "set_autocast_hpu_dtype", "set_autocast_hpu_enabled", "set_device", "streams", "synchronize",
+    *_memory, *_random, *_streams,
 ]  # fmt: skip
 
-_attached: tuple[Memory, Recorder, Card] | None = None
+_ = _is_in_bad_fork  # PyTorch asks for it by this name
 
 
-def attach(memory: Memory, recorder: Recorder, card: Card) -> None:
-    """Says which device the module is about."""
-    global _attached
-    _attached = memory, recorder, card
-
-
-def _now() -> tuple[Memory, Recorder, Card]:
-    if _attached is None:
-        raise RuntimeError("the device hpu is not loaded: import habana_frameworks.torch")
-    _attached[1].collect()
-    return _attached
+def init() -> None:
+    """Nothing: the card is claimed by the first tensor."""
+    attached.now()
 
 
 def is_available() -> bool:
     """Whether there is a device."""
-    return _attached is not None
+    return attached.is_loaded()
 
 
 def is_initialized() -> bool:
-    """Whether the card is claimed, which loading does."""
-    return _attached is not None
+    """Whether the card is claimed, which the first tensor does."""
+    return attached.is_loaded() and attached.now()[0].used
 
 
 def device_count() -> int:
@@ -58,54 +55,66 @@ def current_device() -> int:
 
 
 def set_device(device: Any) -> None:
-    """Takes the one device there is. Raises RuntimeError for another."""
-    index = device if isinstance(device, int) else torch.device(device).index
-    if index not in (None, 0):
-        raise RuntimeError(f"invalid device ordinal {index}: a process has one card, which is hpu:0")
+    """Takes the one device there is. Another number is that of a card of the machine, which this process then claims:
+    Habana's way to give processes cards of their own. Raises RuntimeError where it already has another."""
+    number = device if isinstance(device, int) else torch.device(device).index or 0
+    if number and not is_initialized():
+        os.environ["HLS_MODULE_ID"] = str(number)
+    index(number)
+
+
+class device:
+    """Chooses the one device there is for a while. Raises RuntimeError for another."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = index(None if isinstance(device, int) and device < 0 else device)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+class device_of(device):
+    """Chooses the device of a tensor for a while."""
+
+    def __init__(self, obj: torch.Tensor) -> None:
+        super().__init__(obj.device if obj.device.type == "hpu" else None)
 
 
 def get_device_name(device: Any = None) -> str:
     """The chip, as Habana's software calls it."""
-    return _now()[2].chip.device_type
+    index(device)
+    return attached.now()[2].device_type
+
+
+def get_device_capability(device: Any = None) -> str:
+    """The chip's name: Gaudi has no numbers of capabilities."""
+    return get_device_name(device)
+
+
+def get_device_properties(device: Any = None) -> SimpleNamespace:
+    """name; total_memory, bytes of HBM; multi_processor_count, its TPCs."""
+    index(device)
+    memory, _, chip = attached.now()
+    return SimpleNamespace(name=chip.device_type, total_memory=memory.capacity, multi_processor_count=chip.tpc_engines)
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """False: a process has one card."""
+    return False
 
 
 def synchronize(device: Any = None) -> None:
     """Runs what was recorded. Nothing else is ever under way."""
-    _now()[1].flush()
+    index(device)
+    attached.now()[1].flush()
 
 
-def manual_seed(seed: int) -> None:
-    """Seeds the device's random numbers."""
-    random_state.default.manual_seed(seed)
-
-
-def manual_seed_all(seed: int) -> None:
-    """See `manual_seed`; torch.manual_seed calls this."""
-    manual_seed(seed)
-
-
-def initial_seed() -> int:
-    """The seed that the random numbers began with."""
-    return random_state.default.initial_seed
-
-
-def seed() -> None:
-    """Seeds the random numbers with what nothing predicts."""
-    random_state.default.seed()
-
-
-def get_rng_state(device: Any = None) -> torch.Tensor:
-    """The state of the random numbers, a tensor of bytes on the CPU."""
-    return random_state.default.get_state()
-
-
-def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
-    """Goes on with the random numbers where `get_rng_state` was called."""
-    random_state.default.set_state(new_state)
-
-
-def _is_in_bad_fork() -> bool:
-    return False
+def is_bf16_supported() -> bool:
+    """True."""
+    return True
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -113,48 +122,21 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.bfloat16]
 
 
-def memory_allocated(device: Any = None) -> int:
-    """Bytes of HBM that tensors have."""
-    return _now()[0].statistics.allocated
+def set_autocast_hpu_enabled(enabled: bool) -> None:
+    """Turns autocast on or off in this thread."""
+    torch.set_autocast_enabled("hpu", enabled)
 
 
-def max_memory_allocated(device: Any = None) -> int:
-    """The most that tensors had."""
-    return _now()[0].statistics.peak
+def is_autocast_hpu_enabled() -> bool:
+    """Whether autocast is on in this thread."""
+    return torch.is_autocast_enabled("hpu")
 
 
-def memory_reserved(device: Any = None) -> int:
-    """Bytes of HBM that this process has, freed ones that are kept included."""
-    return _now()[0].statistics.reserved
+def set_autocast_hpu_dtype(dtype: torch.dtype) -> None:
+    """Sets the type that autocast casts to."""
+    torch.set_autocast_dtype("hpu", dtype)
 
 
-def max_memory_reserved(device: Any = None) -> int:
-    """The most that this process had."""
-    return _now()[0].statistics.reserved_peak
-
-
-def reset_peak_memory_stats(device: Any = None) -> None:
-    """Counts the most from now on."""
-    statistics = _now()[0].statistics
-    statistics.peak, statistics.reserved_peak = statistics.allocated, statistics.reserved
-
-
-def empty_cache() -> None:
-    """Gives freed memory back."""
-    _now()[0].empty_cache()
-
-
-def memory_stats(device: Any = None) -> dict[str, int]:
-    """Habana's names of the numbers above."""
-    memory = _now()[0]
-    s = memory.statistics
-    return OrderedDict(
-        Limit=memory.capacity, InUse=s.allocated, MaxInUse=s.peak, Reserved=s.reserved, MaxReserved=s.reserved_peak,
-        NumRetries=s.retries, NumFailures=s.failures,
-    )  # fmt: skip
-
-
-def memory_summary(device: Any = None) -> str:
-    """The numbers for people."""
-    rows = [f"{name:>12} {number:>16,}" for name, number in memory_stats().items()]
-    return "\n".join([f"Memory of {get_device_name()}, bytes", *rows])
+def get_autocast_hpu_dtype() -> torch.dtype:
+    """The type that autocast casts to."""
+    return torch.get_autocast_dtype("hpu")

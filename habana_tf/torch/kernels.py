@@ -11,6 +11,7 @@ import torch
 
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.torch import fallback, told
+from habana_tf.torch.api.attached import index
 from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.kernel import Kernel, NotRecorded
 from habana_tf.torch.ops.table import rows
@@ -72,6 +73,8 @@ class Kernels:
         self, size: Sequence[int], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
         pin_memory: bool | None = None, memory_format: torch.memory_format | None = None,
     ) -> torch.Tensor:  # fmt: skip
+        if device is not None and device.index:
+            index(device)
         shape = tuple(size)
         if memory_format in (None, torch.contiguous_format, torch.preserve_format):
             return self._new(shape, contiguous_strides(shape), dtype)
@@ -82,6 +85,8 @@ class Kernels:
         self, size: Sequence[int], stride: Sequence[int], *, dtype: torch.dtype | None = None, layout: Any = None,
         device: Any = None, pin_memory: bool | None = None,
     ) -> torch.Tensor:  # fmt: skip
+        if device is not None and device.index:
+            index(device)
         return self._new(tuple(size), tuple(stride), dtype)
 
     def _new(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:

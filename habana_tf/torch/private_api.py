@@ -27,6 +27,9 @@ NAMES = {
     "torch.library.Library.fallback": "hands every op without a kernel of the device to the CPU's",
     "torch.library.Library._destroy": "takes the casts of autocast back when a program brings lists of its own",
     "torch._C._ExcludeDispatchKeyGuard": "calls an op whose tensors autocast has cast",
+    "torch._C.Generator": "is under the generators of the device",
+    "torch._tensor_str._tensor_str": "shows a tensor's elements",
+    "torch.multiprocessing.reductions.StorageWeakRef": "says when pinned memory is gone",
     "torch._C.DispatchKey.AutocastPrivateUse1": "names the kernels that cast",
 }
 """By name, what it is used for."""

@@ -188,6 +188,11 @@ class Recorder:
             made.append(args[where] if isinstance(where, int) else kwargs[where])
         return made[0] if step.single else tuple(made)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something is recorded that has not run."""
+        return self._step is not self._root
+
     def collect(self) -> None:
         """Takes back the memory of tensors that are gone, but for what the program has still to read."""
         number = self._number

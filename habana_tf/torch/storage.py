@@ -17,6 +17,7 @@ import ctypes
 import gc
 import mmap
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,14 +88,21 @@ class Statistics:
 class Memory:
     """The blocks of one card. Used under the recorder's lock."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, first_use: Callable[[], object] = lambda: None) -> None:
+        """first_use: is called before the first block is made; what it raises stops that."""
         self.capacity = capacity
+        self._first_use = first_use
         self.statistics = Statistics()
         self.blocks: dict[int, Block] = {}
         self._free: defaultdict[int, list[Block]] = defaultdict(list)
         self._mappings: list[mmap.mmap] = []
         self._at = self._end = 0
         self._published = 0
+
+    @property
+    def used(self) -> bool:
+        """Whether there was a block."""
+        return bool(self._mappings)
 
     # -- blocks -------------------------------------------------------------------------------------------
 
@@ -202,6 +210,8 @@ class Memory:
 
     def _map(self, nbytes: int) -> int:
         """The address of new pages, which take memory when they are touched."""
+        if not self._mappings:
+            self._first_use()
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         self._mappings.append(pages)
         return ctypes.addressof(ctypes.c_char.from_buffer(pages))

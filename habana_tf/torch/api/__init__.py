@@ -1,0 +1,1 @@
+"""The parts of `torch.hpu`, one subject a file."""

@@ -1,0 +1,44 @@
+"""Pinned memory of the host: `tensor.pin_memory()`, `DataLoader(pin_memory=True)`.
+
+A card reads pinned memory without a copy in between. The simulated card is memory of the host and reads all of it so:
+to pin a tensor is to copy it, as PyTorch does, and to remember that `is_pinned` holds for the copy.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+_MOST = 1024
+"""Remembered storages from which those that are gone are looked for."""
+
+
+class Pinned:
+    """The kernels of the CPU that PyTorch lacks where a device has no allocator of pinned memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._storages: dict[int, StorageWeakRef] = {}
+        self._aten = torch.library.Library("aten", "IMPL")
+
+    def register(self) -> None:
+        """Registers them."""
+        self._aten.impl("is_pinned", self._is_pinned, "CPU")
+        self._aten.impl("_pin_memory", self._pin, "CPU")
+
+    def _pin(self, t: torch.Tensor, device: Any = None) -> torch.Tensor:
+        made = t.clone()
+        storage = made.untyped_storage()
+        with self._lock:
+            if len(self._storages) >= _MOST:
+                self._storages = {k: ref for k, ref in self._storages.items() if not ref.expired()}
+            self._storages[storage.data_ptr()] = StorageWeakRef(storage)
+        return made
+
+    def _is_pinned(self, t: torch.Tensor, device: Any = None) -> bool:
+        with self._lock:
+            ref = self._storages.get(t.untyped_storage().data_ptr())
+            return ref is not None and not ref.expired()

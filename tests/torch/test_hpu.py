@@ -1,0 +1,257 @@
+"""torch.hpu, and what PyTorch's own modules ask of the device: memory, names, files, pinned memory, accelerator."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+from tests.child import machine, python
+from tests.torch.child import HAS_TORCH, needs_torch, on_device
+
+if HAS_TORCH:
+    import numpy as np
+    import torch
+
+
+def _raises(kind: type[BaseException], words: str, call: Any) -> None:
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+        return
+    raise SystemError("no error")
+
+
+@on_device()
+def test_there_is_one_device_and_it_has_the_chips_properties() -> None:
+    from habana_tf.hardware.chips import chip
+
+    assert torch.hpu.is_available() and torch.hpu.device_count() == 1 and torch.hpu.current_device() == 0
+    assert torch.hpu.get_device_name(0) == torch.hpu.get_device_name("hpu:0") == chip().device_type
+    properties = torch.hpu.get_device_properties("hpu")
+    assert properties.name == chip().device_type and properties.total_memory == chip().hbm_bytes
+    torch.hpu.set_device(0)
+    torch.hpu.set_device("hpu")
+    with torch.hpu.device(0), torch.hpu.device_of(torch.ones(2).hpu()):
+        assert torch.hpu.current_device() == 0
+    _raises(RuntimeError, "invalid device ordinal 5", lambda: torch.hpu.set_device(5))
+    _raises(RuntimeError, "invalid device ordinal 5", lambda: torch.empty(2, device="hpu:5"))
+    _raises(RuntimeError, "invalid device ordinal 5", lambda: torch.ones(2).to("hpu:5"))
+    _raises(ValueError, "Expected a hpu device", lambda: torch.hpu.memory_allocated("cpu"))
+    assert torch.get_device_module("hpu") is torch.hpu and torch.hpu.is_bf16_supported()
+
+
+@on_device()
+def test_memory_is_told_alike_by_all_names() -> None:
+    torch.hpu.synchronize()
+    kept = torch.ones(1 << 20).hpu()
+    stats = torch.hpu.memory.memory_stats()
+    assert stats["InUse"] == torch.hpu.memory_allocated() == torch.accelerator.memory_allocated() >= 4 << 20
+    assert stats["MaxInUse"] == torch.hpu.max_memory_allocated() and stats["Reserved"] == torch.hpu.memory_reserved()
+    free, total = torch.hpu.mem_get_info()
+    assert total == stats["Limit"] and free == total - stats["Reserved"]
+    del kept
+    torch.hpu.empty_cache()
+    assert torch.hpu.memory_reserved() <= stats["Reserved"] - (4 << 20)
+    torch.hpu.reset_peak_memory_stats()
+    assert torch.hpu.max_memory_allocated() == torch.hpu.memory_allocated() < stats["InUse"]
+
+
+@on_device()
+def test_ways_to_the_device_and_from_it() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    for there in (x.hpu(), x.to("hpu", non_blocking=True), x.to("hpu:0"), x.to(torch.device("hpu", 0)), x.to(device=0)):
+        assert there.is_hpu and torch.equal(there.cpu(), x)
+    assert next(torch.nn.Linear(2, 2).hpu().parameters()).is_hpu
+    with torch.device("hpu"):
+        assert torch.ones(2).is_hpu and torch.nn.Linear(2, 2).weight.is_hpu
+    torch.set_default_device("hpu")
+    try:
+        assert torch.zeros(2).is_hpu
+    finally:
+        torch.set_default_device(None)
+    words = "can't convert hpu:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+    _raises(TypeError, words, lambda: x.hpu().numpy())
+    _raises(TypeError, words, lambda: np.asarray(x.hpu()))
+    assert x.hpu().tolist() == x.tolist() and x.hpu()[1, 2].item() == 5
+    assert torch.accelerator.current_accelerator() == torch.device("hpu") and torch.accelerator.is_available()
+    torch.accelerator.synchronize()
+
+
+@on_device()
+def test_repr_is_that_of_the_cpu_and_runs_no_op() -> None:
+    from habana_tf.cluster import left_to_cpu
+
+    x = torch.tensor([[1.5, -2e-6], [float("nan"), 1e8]])
+    there = x.hpu().requires_grad_()
+    torch.hpu.synchronize()
+    before, programs = left_to_cpu.noted(), torch.hpu.metrics.Metric("recipe_cache").stats()
+    assert repr(there) == repr(x)[:-1] + ", device='hpu:0', requires_grad=True)"
+    assert left_to_cpu.noted() == before and torch.hpu.metrics.Metric("recipe_cache").stats() == programs
+
+
+@on_device()
+def test_pinned_memory_is_a_copy_that_says_so() -> None:
+    x = torch.arange(8.0)
+    pinned = x.pin_memory()
+    assert pinned.is_pinned() and not x.is_pinned() and torch.equal(pinned, x)
+    assert pinned.data_ptr() != x.data_ptr() and pinned.pin_memory() is pinned
+    address = pinned.data_ptr()
+    del pinned
+    assert not torch.arange(8.0).is_pinned(), address
+    data = torch.utils.data.TensorDataset(torch.arange(12.0).reshape(6, 2), torch.arange(6))
+    for workers in (0, 1):
+        loader = torch.utils.data.DataLoader(data, 2, pin_memory=True, num_workers=workers)
+        batches = [(a.to("hpu", non_blocking=True), b.hpu()) for a, b in loader if a.is_pinned()]
+        assert len(batches) == 3
+        assert torch.equal(torch.cat([a for a, _ in batches]).cpu(), data.tensors[0])
+
+
+@on_device()
+def test_files_go_between_devices() -> None:
+    import tempfile
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).hpu()
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    model(torch.randn(5, 3).hpu()).sum().backward()
+    optimizer.step()
+    want = {k: v.cpu() for k, v in model.state_dict().items()}
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "model.pt"
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+        for where, kind in ((None, "hpu"), ("cpu", "cpu"), ({"hpu:0": "cpu"}, "cpu"), (torch.device("hpu"), "hpu")):
+            for mmap in (False, True):
+                state = torch.load(file, map_location=where, mmap=mmap, weights_only=True)
+                assert state["optimizer"]["state"][0]["exp_avg"].device.type == kind
+                for k, v in state["model"].items():
+                    assert v.device.type == kind and torch.equal(v.cpu(), want[k])
+        torch.save(want, file)
+        there = torch.load(file, map_location="hpu", weights_only=True)
+        assert all(v.is_hpu and torch.equal(v.cpu(), want[k]) for k, v in there.items())
+        torch.save(model, file)
+        for where, kind in ((None, "hpu"), ("cpu", "cpu")):
+            whole = torch.load(file, map_location=where, weights_only=False)
+            assert whole[0].weight.device.type == kind and torch.equal(whole[0].weight.cpu(), want["0.weight"])
+    twin = copy.deepcopy(optimizer)
+    assert twin.state_dict()["state"][0]["exp_avg"].is_hpu
+    back = pickle.loads(pickle.dumps(model[0].weight))
+    assert back.is_hpu and type(back) is torch.nn.Parameter and torch.equal(back.cpu(), want["0.weight"])
+    plain = copy.deepcopy({"a": torch.arange(3.0).hpu()[1:]})["a"]
+    assert plain.is_hpu and plain.tolist() == [1, 2]
+    storage = torch.UntypedStorage(8, device="hpu")
+    assert storage.device.type == "hpu" and storage.nbytes() == 8
+    assert torch.arange(2).hpu().untyped_storage().clone().tolist() == torch.arange(2).untyped_storage().tolist()
+    shared = io.BytesIO()
+    t = torch.arange(6.0).hpu()
+    torch.save([t[:3], t[3:]], shared)
+    shared.seek(0)
+    first, second = torch.load(shared)
+    first.zero_()
+    assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr() and second.tolist() == [3, 4, 5]
+
+
+@on_device()
+def test_checkpoint_func_and_trace() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+    x = torch.randn(2, 4)
+    for reentrant in (False, True):
+        grads = []
+        for device in ("cpu", "hpu"):
+            m, a = copy.deepcopy(layer).to(device), x.clone().to(device).requires_grad_()
+            torch.utils.checkpoint.checkpoint(m, a, use_reentrant=reentrant).square().sum().backward()
+            grads += [a.grad.cpu(), m[0].weight.grad.cpu()]
+        torch.testing.assert_close(grads[2:], grads[:2])
+    square = lambda v: (v * v).sum()
+    torch.testing.assert_close(torch.func.grad(square)(x.hpu()).cpu(), 2 * x)
+    torch.testing.assert_close(torch.func.vmap(square)(x.hpu()).cpu(), (x * x).sum(1))
+    there = layer.hpu()
+    traced = torch.jit.trace(there, x.hpu())
+    torch.testing.assert_close(traced(2 * x.hpu()), there(2 * x.hpu()))
+
+
+@on_device()
+def test_metrics_count_what_was_compiled_and_what_ran_on_the_cpu() -> None:
+    from torch.hpu import metrics  # type: ignore[import-not-found]
+
+    with metrics.metric_localcontext("graph_compilation") as compiled:
+        torch.ones(3, 11).hpu().cos().add(7).cpu()
+    count = dict(compiled.stats())["TotalNumber"]
+    torch.ones(3, 12).hpu().sin().add(7).cpu()
+    assert count >= 1 and dict(compiled.stats())["TotalNumber"] == count
+    with metrics.metric_localcontext("cpu_fallback") as left:
+        torch.linalg.svd(torch.eye(3).hpu())
+    total, ops = (value for _, value in left.stats())
+    assert total >= 1 and any("svd" in op for op in ops)
+    _raises(metrics.MetricNotFound, "no_such", lambda: metrics.metric_global("no_such"))
+
+
+@needs_torch
+def test_import_claims_no_card_and_use_says_which_process_has_it() -> None:
+    state = machine()
+    python(
+        """
+        import subprocess, sys
+        import habana_frameworks.torch.hpu as hthpu, torch
+        from habana_tf.hardware import claim
+        assert claim.held_card() is None and not torch.hpu.is_initialized() and hthpu.get_device_name()
+        torch.ones(2).to("hpu")
+        assert claim.held_card() is not None and torch.hpu.is_initialized()
+        second = (
+            "import habana_frameworks.torch, torch\\n"
+            "assert torch.hpu.is_available()\\n"
+            "for _ in range(2):\\n"
+            "    try: torch.ones(2).to('hpu'); raise SystemExit('no error')\\n"
+            "    except RuntimeError as error: assert 'HPU has no card for this process' in str(error), error\\n"
+        )
+        subprocess.run([sys.executable, "-c", second], check=True)
+        """,
+        HABANA_SIM_STATE_DIR=state, HABANA_SIM_CARDS="1",
+    )  # fmt: skip
+
+
+@needs_torch
+def test_a_forked_child_is_told_to_be_spawned_only_if_it_uses_the_device() -> None:
+    python(
+        """
+        import os
+        import habana_frameworks.torch, torch
+        x = torch.ones(2).to("hpu")
+        child = os.fork()
+        if child == 0:
+            torch.manual_seed(0)
+            assert torch.ones(3).sum().item() == 3
+            for use in (lambda: torch.ones(2, device="hpu"), lambda: x + 1, lambda: x.cpu()):
+                try:
+                    use()
+                    os._exit(1)
+                except RuntimeError as error:
+                    assert "you must use the 'spawn' start method" in str(error), error
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (x + 1).sum().item() == 4
+        """
+    )
+
+
+@needs_torch
+def test_set_device_chooses_a_card_before_the_first_use() -> None:
+    python(
+        """
+        import habana_frameworks.torch, torch
+        from habana_tf.hardware import claim
+        torch.hpu.set_device(2)
+        x = torch.ones(2, device="hpu:2")
+        assert claim.held_card().module_id == 2 and x.device == torch.device("hpu:0")
+        torch.hpu.set_device(2)
+        try:
+            torch.hpu.set_device(1)
+            raise SystemExit("no error")
+        except RuntimeError as error:
+            assert "invalid device ordinal 1" in str(error)
+        """
+    )
