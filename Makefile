@@ -19,11 +19,16 @@ HAS_TWO := $(filter-out $(LATEST),$(TENSORFLOW))
 
 VENV := .venv
 VENV_LATEST := .venv-latest
+VENV_TORCH := .venv-torch
+# 2.10 to 2.14 work. Of builds of one release pip takes one for CPUs only, where it finds one.
+TORCH := 2.13.0
 VENV_RELEASE := .venv-release
 # Pinned, because every release of these finds something new; the rest are for types.
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 import-linter==2.16 llvmlite numpy rich
 PIP := -m pip --disable-pip-version-check install -qq
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+COMMA := ,
 
 # --- what is built from what ---
 
@@ -51,7 +56,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench dist sanitize docs site docs-reports docs-values programs lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-torch test-networks bench dist sanitize docs site docs-reports docs-values programs lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -69,6 +74,7 @@ dev: $(VENV)/.dev ## Makes .venv follow the sources: then .venv/bin/pytest FILE 
 test: $(VENV)/.installed $(WITH_HOROVOD) ## Tests; ARGS="-k pattern" passes options on
 	$(if $(WITH_HOROVOD),,@echo "Left out: jobs under Horovod and mpirun; \
 		$(if $(HAS_TWO),make horovod adds them (compiles for minutes once),they need Python 3.10 or 3.11)")
+	@echo "Left out: PyTorch's front end: make test-torch has it"
 	$(VENV)/bin/pytest $(if $(NARROW),,$(SIDE_BY_SIDE)) $(if $(CHOSEN),,$(CURDIR)/tests --ignore $(CURDIR)/tests/networks) $(ARGS)
 
 test-all: $(VENV)/.installed $(WITH_HOROVOD) $(WITH_GARDEN) ## The rest: more examples, jobs of four workers, what takes minutes
@@ -78,6 +84,11 @@ test-all: $(VENV)/.installed $(WITH_HOROVOD) $(WITH_GARDEN) ## The rest: more ex
 test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFlow (slow); NETWORKS_PART=0/4 takes a quarter
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) -n logical --maxprocesses 2 $(CURDIR)/tests/networks $(ARGS)
+
+test-torch: $(VENV_TORCH)/.installed ## PyTorch's front end, where no TensorFlow is installed; TORCH=2.14.1 takes another release
+	@mkdir -p $(RUN)
+	cd $(RUN) && $(if $(CI),TESTS_THOROUGH=1) $(CURDIR)/$(VENV_TORCH)/$(PYTEST) $(if $(NARROW),,$(SIDE_BY_SIDE)) \
+		$(if $(CHOSEN),,$(CURDIR)/tests/torch) $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 # The longest first, so that none runs alone in the end.
@@ -151,10 +162,10 @@ format: $(VENV)/.tools ## Puts the sources into their form
 	clang-format -i $(NATIVE)
 
 clean: ## Removes what was built, keeps the virtual environments
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.installed $(VENV_LATEST)/.installed
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis $(addsuffix /.installed,$(VENV) $(VENV_LATEST) $(VENV_TORCH))
 
 distclean: clean ## Removes the virtual environments too
-	rm -rf $(VENV) $(VENV_LATEST) $(VENV_RELEASE)
+	rm -rf $(VENV) $(VENV_LATEST) $(VENV_TORCH) $(VENV_RELEASE)
 
 # --- set-up ---
 
@@ -184,7 +195,7 @@ $(VENV)/.docs: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
 	@$(VENV)/bin/python $(PIP) -r $@.txt
 	@mv $@.txt $@
 
-# One wheel for both environments, so that both load the same plugin file.
+# One wheel for all environments, so that all load the same plugin file.
 build/wheel/.built: $(VENV)/.tensorflow-$(TENSORFLOW) $(SOURCES)
 	@echo "Building habana_tf"
 	@rm -rf build/wheel && mkdir -p build/wheel
@@ -208,7 +219,7 @@ $(VENV_RELEASE)/.tools:
 define install_wheel
 	@rm -f $(1)/.dev
 	@wheel=$$(echo build/wheel/*.whl); \
-		$(1)/bin/python $(PIP) "$$wheel[test]"; \
+		$(1)/bin/python $(PIP) "$$wheel[test$(if $(2),$(COMMA)$(2))]"; \
 		$(1)/bin/python $(PIP) --force-reinstall --no-deps "$$wheel"
 	@mkdir -p $(RUN) && touch $@
 endef
@@ -224,6 +235,15 @@ $(VENV_LATEST)/.tensorflow-$(LATEST): $(VENV)/.tensorflow-$(TENSORFLOW)
 
 $(VENV_LATEST)/.installed: $(VENV_LATEST)/.tensorflow-$(LATEST) build/wheel/.built
 	$(call install_wheel,$(VENV_LATEST))
+
+$(VENV_TORCH)/.torch-$(TORCH): $(VENV)/.tensorflow-$(TENSORFLOW)
+	@echo "Setting up PyTorch $(TORCH) in $(VENV_TORCH) (a minute or a few, once)"
+	@$(PYTHON) -m venv --clear $(VENV_TORCH)
+	@$(VENV_TORCH)/bin/python $(PIP) torch==$(TORCH)
+	@touch $@
+
+$(VENV_TORCH)/.installed: $(VENV_TORCH)/.torch-$(TORCH) build/wheel/.built
+	$(call install_wheel,$(VENV_TORCH),torch$(COMMA)torch-test)
 
 # --- Horovod: compiled once per Python and TensorFlow, kept outside the tree ---
 

@@ -57,6 +57,7 @@ NEVER = {
     "make site": "installs what builds it; a step of CI of its own",
     "make test": "this test is in it",
     "make test-latest": "all tests again; CI runs it",
+    "make test-torch": "an environment and tests of its own; CI runs it",
     "make test-networks": "hours; CI runs a quarter each day",
     "make test-all": "this test is in it",
     "make bench": "measures, for minutes, a machine that nobody else may use",
@@ -145,11 +146,12 @@ def inline(document: str) -> list[str]:
 
 
 def fenced() -> list[tuple[str, str]]:
-    """(document, Python block)."""
+    """(document, Python block). Programs for PyTorch are run by tests/torch/test_documents.py."""
     return [
         (document, block)
         for document in DOCUMENTS
         for block in re.findall(r"^```python\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+        if not block.startswith("import torch\n")
     ]
 
 

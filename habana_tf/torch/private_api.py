@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-TESTED = ((2, 13), (2, 13))
+TESTED = ((2, 10), (2, 14))
 """First and last release of PyTorch that this version is tested with."""
 
 NAMES = {

@@ -1,0 +1,42 @@
+"""The programs for PyTorch in README run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.child import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md",)
+
+pytestmark = pytest.mark.skipif(not (ROOT / "CONTRIBUTING.md").exists(), reason="not in a source tree")
+
+
+def programs() -> list[tuple[str, str]]:
+    """(page, program): the fenced blocks of Python that import torch first."""
+    return [
+        (page, block)
+        for page in PAGES
+        for block in re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+        if block.startswith("import torch\n")
+    ]
+
+
+@pytest.mark.parametrize("page, program", programs() if (ROOT / PAGES[0]).exists() else [])
+def test_a_program_of_a_page(page: str, program: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "runs on the CPU" not in done.stderr, done.stderr
+    assert done.stdout, "a program of a page prints what it did"
+
+
+def test_the_readme_has_one() -> None:
+    assert [page for page, _ in programs()].count("README.md") == 1
