@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from habana_tf.card.timeline.record import EventKind
-from habana_tf.torch import fallback, told
+from habana_tf.torch import fallback, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.kernel import Kernel, NotRecorded
@@ -48,8 +48,8 @@ class Kernels:
         self._aten.impl("_copy_from_and_resize", self._copy_from, _KEY)
         self._aten.impl("_local_scalar_dense", self._item, _KEY)
         for name, row in sorted(rows().items()):
-            if name == "copy_":
-                continue  # comes as _copy_from
+            if name == "copy_" or "::" in name:
+                continue  # comes as _copy_from; is no overload of ATen
             try:
                 kernel = Kernel.of(row)
             except AttributeError:
@@ -57,6 +57,11 @@ class Kernels:
                 continue
             self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
         self._copy = Kernel.of(rows()["copy_"])
+        self._recurrent = recurrent.register(self._kernel)
+
+    def _kernel(self, name: str) -> Callable[..., Any]:
+        """What records calls of a row."""
+        return functools.partial(self._recorded, Kernel.of(rows()[name]))
 
     def _recorded(self, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -6,6 +6,7 @@ and in place where there is such a form.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,16 @@ def _lstm(x: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:
     for _ in range(2):
         h, c = torch.lstm_cell(x, (h, c), *weights)
     return [h, c]
+
+
+def _whole_lstm(x: torch.Tensor, *weights: torch.Tensor, last: bool = False, **options: bool) -> list[torch.Tensor]:
+    """Two layers at once, of one direction or of both; with the last states or without."""
+    count = 2 * (2 if options["bidirectional"] else 1)
+    h, c = (torch.full((count, 3, 6), value, dtype=x.dtype, device=x.device) for value in (0.5, -0.25))
+    made = torch.lstm(
+        x, (h, c), weights, options["has_biases"], 2, 0.0, True, options["bidirectional"], options["first"]
+    )
+    return list(made) if last else [made[0]]
 
 
 _BINARY: dict[str, Sample] = {
@@ -100,4 +111,12 @@ SAMPLES: dict[str, Sample] = {
     "attention": (((2, 2, 5, 4),) * 3, F.scaled_dot_product_attention),
     "masked attention": (((2, 2, 5, 4),) * 3, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, _hidden(q))),
     "lstm": (((3, 5), (24, 5), (24, 6), (24,), (24,)), _lstm),
+    "lstm layers": (
+        ((4, 3, 5), (24, 5), (24, 6), (24,), (24,), (24, 6), (24, 6), (24,), (24,)),
+        functools.partial(_whole_lstm, has_biases=True, bidirectional=False, first=False),
+    ),
+    "lstm both ways": (
+        ((3, 4, 5), (24, 5), (24, 6), (24, 5), (24, 6), (24, 12), (24, 6), (24, 12), (24, 6)),
+        functools.partial(_whole_lstm, has_biases=False, bidirectional=True, first=True, last=True),
+    ),
 }  # fmt: skip
