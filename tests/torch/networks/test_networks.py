@@ -1,0 +1,66 @@
+"""Six networks train as on PyTorch's CPU, to what PyTorch differs from itself, in each of the ways of running, and which
+ops of theirs are left to the CPU is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.torch.child import HAS_TORCH, on_device
+
+if HAS_TORCH:
+    import torch
+    from tests.torch.networks import training
+
+QUICK, LONG = 5, 50
+FACTOR = 4
+"""By how much the distance may be above PyTorch's from itself, which is the largest of a few draws."""
+LEAST = 1e-6
+"""A distance that says nothing: eight roundings of a number near 1."""
+ON_THE_CPU = {
+    "aten.arange.start_out", "aten.tril.out", "aten.convolution.default", "aten.convolution_backward.default",
+    "aten.nll_loss2d_forward.default", "aten.nll_loss2d_backward.default", "aten._native_batch_norm_legit.default",
+}  # fmt: skip
+"""Ops of these networks that no program has yet."""
+NETWORKS = "resnet18", "vit", "bert", "gpt2", "lstm", "unet"
+
+_wanted: dict[tuple[str, int], Any] = {}
+
+
+def _compare(name: str, steps: int, compiled: bool = False) -> None:
+    from habana_tf.cluster import left_to_cpu
+
+    if (name, steps) not in _wanted:
+        _wanted[name, steps] = training.spread(name, steps)
+    want, (losses, weights) = _wanted[name, steps]
+    left_to_cpu.reset()
+    got = training.trained(name, "hpu", steps, compiled=compiled)
+    assert set(left_to_cpu.noted()) <= ON_THE_CPU, left_to_cpu.noted()
+    assert torch.isfinite(got.losses).all()
+    distance = want.distance(got)
+    assert distance[0] <= max(FACTOR * losses, LEAST), f"losses: {distance[0]:.1e}, PyTorch itself {losses:.1e}"
+    assert distance[1] <= max(FACTOR * weights, LEAST), f"weights: {distance[1]:.1e}, PyTorch itself {weights:.1e}"
+    if steps == LONG:
+        assert got.losses[-4:].mean() < got.losses[:4].mean()
+
+
+@on_device(*NETWORKS)
+def test_a_network_trains_as_on_the_cpu(name: str) -> None:
+    _compare(name, QUICK)
+
+
+@on_device(*NETWORKS, modes=("eager",))
+def test_a_compiled_network_trains_as_on_the_cpu(name: str) -> None:
+    _compare(name, QUICK, compiled=True)
+
+
+@pytest.mark.rest
+@on_device(*NETWORKS, modes=("lazy",))
+def test_a_network_trains_long_as_on_the_cpu(name: str) -> None:
+    _compare(name, LONG)
+
+
+@pytest.mark.rest
+@on_device(*NETWORKS, modes=("eager",))
+def test_a_compiled_network_trains_long_as_on_the_cpu(name: str) -> None:
+    _compare(name, LONG, compiled=True)
