@@ -11,8 +11,11 @@ of one value (`Fill`) cost nothing to fold, and are folded.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
+
+_log = logging.getLogger("habana_tf")
 
 LARGE = 1 << 20
 """Elements of a tensor whose computation takes more than a moment."""
@@ -54,7 +57,8 @@ def mark_functions(library: Any) -> None:
             continue
         try:
             graph = function_def_to_graph.function_def_to_graph(function)
-        except Exception:  # it calls what is not known here: its constants may be computed then
+        except Exception as why:  # it calls what is not known here: its constants may be computed then, which is slow
+            _log.info("Large constants of the function %s are not looked for: %s", function.signature.name, why)
             continue
         names = {op.name for op in large(graph.get_operations())}
         for node in function.node_def:

@@ -145,8 +145,8 @@ def shortened(text: str, limit: int = 60) -> str:
     first, *others = text.split(", ", 1)
     if len(text) <= limit or not others:
         return text
-    kept = text[: limit - len(more)].rsplit(", ", 1)[0]
-    return (kept if len(kept) > len(first) else first) + more
+    kept = text[: limit - len(more) + len(", ")].rpartition(", ")[0]
+    return (kept or first) + more
 
 
 def plain(value: object) -> str:

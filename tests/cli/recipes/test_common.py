@@ -46,5 +46,9 @@ def test_a_list_that_is_too_long(text: str, limit: int) -> None:
     assert short == text or (short.endswith(", ...") and items[: short.count(", ")] == short.split(", ")[:-1])
 
 
+def test_a_comma_at_the_limit_goes_with_its_item() -> None:
+    assert shortened("[[[[[[[[[[, [, [[", 16) == "[[[[[[[[[[, ..."
+
+
 def test_a_shape_is_not_cut() -> None:
     assert shortened("float32[2,3], float32[64,8,8,1]", 30) == "float32[2,3], ..."
