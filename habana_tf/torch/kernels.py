@@ -58,6 +58,8 @@ class Kernels:
             self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)
+        for overload in _of_lists():
+            self._aten.impl(overload.name().removeprefix("aten::"), self._one_by_one(overload), _KEY)
 
     def _kernel(self, name: str) -> Callable[..., Any]:
         """What records calls of a row."""
@@ -71,6 +73,16 @@ class Kernels:
 
     def _fallback(self, overload: Any, *args: Any, **kwargs: Any) -> Any:
         return fallback.run(self.recorder, overload, args, kwargs, fallback.NO_ROW)
+
+    def _one_by_one(self, overload: Any) -> Callable[..., Any]:
+        """An op on lists of tensors as ops on their elements, which wait for each other."""
+        each = functools.partial(overload._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.recorder.lock, self.recorder.waiting():
+                return each(*args, **kwargs)
+
+        return run
 
     # -- memory -------------------------------------------------------------------------------------------
 
@@ -135,6 +147,17 @@ class Kernels:
 
     def _item(self, t: torch.Tensor) -> Any:
         return fallback.host_view(self.recorder, t, False).item()
+
+
+def _of_lists() -> list[Any]:
+    """The overloads of `torch._foreach_*` that PyTorch has for every device as ops on elements."""
+    found = []
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        packet, _, kind = name.removeprefix("aten::").partition(".")
+        if packet.startswith("_foreach_") and not kind.endswith("out"):
+            if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
+                found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
+    return found
 
 
 def _view(name: str) -> Callable[..., Any]:

@@ -10,7 +10,8 @@ and make the tensors that the node says; to end a step is to look the results th
 Everything slow happens once per node: PyTorch's meta kernels say shapes and refuse wrong arguments, and the lowering is
 rehearsed, so that an op without one goes to the CPU when it is called and not when the program is compiled.
 
-In eager mode each op is a program by itself.
+In eager mode each op is a program by itself, but for ops on lists of tensors, of which a step of an optimizer is made:
+these wait for each other, since all of them together pass through memory once.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Recorder:
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
         for a call that no program can have, and what PyTorch raises for wrong arguments."""
         with self.lock:
+            if not self.lazy and self._step is not self._root:
+                self.flush()
             marks = len(self._inputs), len(self._numbers[0]), len(self._numbers[1])
             try:
                 entry = self._entry(kernel, args, kwargs)
@@ -270,6 +273,15 @@ class Recorder:
             return block
 
     @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Has the ops within wait in eager mode too, until another op follows or the host reads what they write."""
+        before, self.lazy = self.lazy, True
+        try:
+            yield
+        finally:
+            self.lazy = before
+
+    @contextmanager
     def watched(self) -> Iterator[Watched]:
         """As `recorded`, of which it says what was done."""
         self._watched, before = Watched(), self._watched
@@ -282,9 +294,8 @@ class Recorder:
     @contextmanager
     def recorded(self) -> Iterator[None]:
         """Makes one program of the ops within, in eager mode too."""
-        before, self.lazy = self.lazy, True
-        try:
-            yield
-        finally:
-            self.lazy = before
-            self.flush()
+        with self.waiting():
+            try:
+                yield
+            finally:
+                self.flush()

@@ -1,0 +1,79 @@
+"""Optimizers: what a step costs in programs, and what it comes to beside PyTorch on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.torch.child import HAS_TORCH, on_device
+
+if HAS_TORCH:
+    import torch
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True, weight_decay=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
+    "adamax": lambda p: torch.optim.Adamax(p, lr=0.01),
+    "loop": lambda p: torch.optim.Adam(p, lr=0.01, foreach=False),
+}
+
+
+def _steps(make: Callable[[Any], Any], device: str) -> tuple[list[Any], list[int]]:
+    """Weights after four steps, and how many programs ran in each."""
+    from habana_tf.torch import launch
+
+    torch.manual_seed(0)
+    weights = [torch.randn(*shape).to(device).requires_grad_() for shape in ((4, 5), (5,), (3, 2, 2))]
+    updates = make(weights)
+    ran: list[int] = []
+    run = launch.Launch.run
+
+    def counted(self: Any, inputs: list[int], outputs: list[int]) -> None:
+        ran[-1] += 1
+        run(self, inputs, outputs)
+
+    for k in range(4):
+        for w in weights:
+            w.grad = torch.randn(w.shape).to(device)
+        updates.param_groups[0]["lr"] = 0.1 / (k + 1)
+        if device == "hpu":
+            torch.hpu.synchronize()
+        ran.append(0)
+        launch.Launch.run = counted  # type: ignore[method-assign]
+        try:
+            updates.step()
+            if device == "hpu":
+                torch.hpu.synchronize()
+        finally:
+            launch.Launch.run = run  # type: ignore[method-assign]
+    return [w.detach().cpu() for w in weights], ran
+
+
+@on_device(*CASES)
+def test_weights_are_updated_as_on_the_cpu(case: str) -> None:
+    (want, _), (got, _) = _steps(CASES[case], "cpu"), _steps(CASES[case], "hpu")
+    for w, g in zip(want, got, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-6)
+
+
+@on_device("sgd", "adamw")
+def test_a_step_is_one_program(case: str) -> None:
+    _, ran = _steps(CASES[case], "hpu")
+    assert ran[1:] == [1] * 3
+
+
+@on_device(modes=("eager",))
+def test_ops_on_lists_are_done_before_what_follows() -> None:
+    x = [torch.ones(3, device="hpu"), torch.zeros(2, device="hpu")]
+    torch._foreach_add_(x, 1.5)
+    assert x[0].tolist() == [2.5] * 3
+    torch._foreach_mul_(x, 2)
+    y = x[1] + 1
+    x[1].zero_()
+    assert (y.tolist(), x[0].tolist(), x[1].tolist()) == ([4.0, 4.0], [5.0] * 3, [0.0, 0.0])
+    kept = [t.clone() for t in x]
+    torch._foreach_zero_(x)
+    assert kept[0].tolist() == [5.0] * 3 and x[0].tolist() == [0.0] * 3
