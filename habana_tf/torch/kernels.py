@@ -79,7 +79,7 @@ class Kernels:
         each = functools.partial(overload._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            with self.recorder.lock, self.recorder.waiting():
+            with self.recorder.lock, self.recorder.together():
                 return each(*args, **kwargs)
 
         return run
@@ -154,9 +154,9 @@ def _of_lists() -> list[Any]:
     found = []
     for name in sorted(torch._C._dispatch_get_all_op_names()):
         packet, _, kind = name.removeprefix("aten::").partition(".")
-        if packet.startswith("_foreach_") and not kind.endswith("out"):
-            if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
-                found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
+        of_lists = packet.startswith("_foreach_") and not kind.endswith("out")
+        if of_lists and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
+            found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
     return found
 
 

@@ -273,7 +273,7 @@ class Recorder:
             return block
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def together(self) -> Iterator[None]:
         """Has the ops within wait in eager mode too, until another op follows or the host reads what they write."""
         before, self.lazy = self.lazy, True
         try:
@@ -294,7 +294,7 @@ class Recorder:
     @contextmanager
     def recorded(self) -> Iterator[None]:
         """Makes one program of the ops within, in eager mode too."""
-        with self.waiting():
+        with self.together():
             try:
                 yield
             finally:
