@@ -13,6 +13,7 @@ permutation (a bias over all pixels, a constant) is turned if that costs nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,6 +59,24 @@ class SinkingBuilder(Builder):
             if len(known) == len(sources):
                 return self.map(x.arg, *known, dtype=x.dtype)
         return None
+
+    def contract(self, a: Node, b: Node, spec: Contraction, dtype: DType | None = None) -> Node:
+        """See `Builder.contract`. A batch that both operands join of several axes is taken apart again: PyTorch's
+        products have one batch axis, for which attention joins examples and heads that do not lie side by side."""
+        kind = dtype or a.dtype
+        (a, first), (b, second) = _unturned(a, spec.a), _unturned(b, spec.b)
+        for label in set(first) & set(second) & set(spec.out):
+            one, two = _joined(a, first.index(label)), _joined(b, second.index(label))
+            if not one or one != two:
+                continue
+            new = tuple(range(1 + max(*first, *second), 1 + max(*first, *second) + len(one)))
+            made = [_apart(self, a, first, label, new, one), _apart(self, b, second, label, new, one)]
+            at = spec.out.index(label)
+            out = (*spec.out[:at], *new, *spec.out[at + 1 :])
+            apart = Contraction(made[0][1], made[1][1], out, spec.accumulator)
+            product = self.contract(made[0][0], made[1][0], apart, kind)
+            return self.reshape(product, (*product.shape[:at], math.prod(one), *product.shape[at + len(one) :]))
+        return super().contract(a, b, Contraction(first, second, spec.out, spec.accumulator), kind)
 
     def alike(self, src: Sequence[Node]) -> tuple[list[Node], Axes] | None:
         """What nodes of one rank are of which all are the same permutation; None where they are not."""
@@ -180,13 +199,24 @@ def _along(b: SinkingBuilder, w: _Wanted) -> Node:
     return b.permute(b._node(op, (x.src[0],), _reordered(w.shape, x.arg), w.dtype, turned), x.arg)
 
 
-def _contract(b: SinkingBuilder, w: _Wanted) -> Node:
-    nodes, labels = [], []
-    for x, mine in zip(w.src, (w.arg.a, w.arg.b), strict=True):
-        turned = x.op is Op.PERMUTE
-        nodes.append(x.src[0] if turned else x)
-        labels.append(_reordered(mine, x.arg) if turned else mine)
-    return b.contract(nodes[0], nodes[1], Contraction(labels[0], labels[1], w.arg.out, w.arg.accumulator), w.dtype)
+def _unturned(x: Node, labels: Axes) -> tuple[Node, Axes]:
+    """An operand of a product without its permutation, and its labels."""
+    return (x.src[0], _reordered(labels, x.arg)) if x.op is Op.PERMUTE else (x, labels)
+
+
+def _joined(x: Node, axis: int) -> tuple[int, ...]:
+    """The sizes of the axes that a RESHAPE joins to one of its own; () where it does not."""
+    parts = groups(x.src[0].shape, x.shape) if x.op is Op.RESHAPE else None
+    for mine, made in parts or ():
+        if made == [axis] and len(mine) > 1:
+            return tuple(int(str(x.src[0].shape[k])) for k in mine)
+    return ()
+
+
+def _apart(b: Builder, x: Node, labels: Axes, label: int, new: Axes, sizes: Axes) -> tuple[Node, Axes]:
+    """An operand with one axis as several."""
+    at = labels.index(label)
+    return b.reshape(x, (*x.shape[:at], *sizes, *x.shape[at + 1 :])), (*labels[:at], *new, *labels[at + 1 :])
 
 
 def _reordered(values: Sequence[Any], perm: Axes) -> tuple[Any, ...]:
@@ -196,5 +226,5 @@ def _reordered(values: Sequence[Any], perm: Axes) -> tuple[Any, ...]:
 
 _SINKS: dict[Op, _Sink] = {
     Op.MAP: _map, Op.CONCAT: _concat, Op.REDUCE: _reduce, Op.RESHAPE: _reshape, Op.EXPAND: _expand, Op.SLICE: _slice,
-    Op.PAD: _pad, Op.WINDOW: _window, Op.SORT: _along, Op.SCAN: _along, Op.CONTRACT: _contract,
+    Op.PAD: _pad, Op.WINDOW: _window, Op.SORT: _along, Op.SCAN: _along,
 }  # fmt: skip

@@ -49,15 +49,24 @@ KEPT: dict[str, Made] = {
 }
 
 
+def _attention(b: Builder, x: Node, y: Node) -> Node:
+    """[example, row, head, number]: of examples and heads joined, as PyTorch has it."""
+    rows, columns = (b.reshape(b.permute(n, (0, 2, 1, 3)), (8, 5, 6)) for n in (x, y))
+    weights = b.contract(rows, b.permute(columns, (0, 2, 1)), Contraction((3, 0, 1), (3, 1, 2), (3, 0, 2)))
+    weights = b.reshape(b.map("exp", b.reshape(weights, (2, 4, 5, 5))), (8, 5, 5))
+    made = b.contract(weights, columns, Contraction((3, 0, 1), (3, 1, 2), (3, 0, 2)))
+    return b.map("exp", b.permute(b.reshape(made, (2, 4, 5, 6)), (0, 2, 1, 3)))
+
+
 def _made(b: Builder, make: Made) -> Program:
     x, y = (b.input(SHAPE, DType.F32) for _ in range(2))
     return Program(b.inputs, [make(b, x, y)])
 
 
-@pytest.mark.parametrize("name", [*SUNK, *KEPT])
+@pytest.mark.parametrize("name", [*SUNK, *KEPT, "attention"])
 def test_the_program_computes_the_same(name: str) -> None:
     given = [np.random.default_rng(k).standard_normal(SHAPE).astype(np.float32) for k in range(2)]
-    make = {**SUNK, **KEPT}[name]
+    make = {**SUNK, **KEPT, "attention": _attention}[name]
     (want,), (got,) = (interpreter.run(_made(b, make), given) for b in (Builder(), SinkingBuilder()))
     assert got.shape == want.shape and got.dtype == want.dtype
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
@@ -67,6 +76,13 @@ def test_the_program_computes_the_same(name: str) -> None:
 def test_a_permutation_comes_last(name: str) -> None:
     nodes = _made(SinkingBuilder(), SUNK[name]).nodes()
     assert all(n.op is not Op.PERMUTE or math.prod(n.shape) < 50 for n in nodes[:-1]), nodes
+
+
+def test_products_read_heads_where_they_are() -> None:
+    nodes = _made(SinkingBuilder(), _attention).nodes()
+    products = [n for n in nodes if n.op is Op.CONTRACT]
+    assert [n.shape for n in products] == [(2, 4, 5, 5), (2, 4, 5, 6)]
+    assert products[0].src[0].op is products[0].src[1].op is Op.INPUT
 
 
 def test_a_permutation_that_moves_ones_is_a_reshape() -> None:
