@@ -25,8 +25,10 @@ TORCH = {d: t for t, d, _ in _TYPES}
 """PyTorch's type of a type of the primitives."""
 DLPACK = {
     **{t: (code, d.bits) for t, d, code in _TYPES},
-    torch.complex64: (5, 64), torch.complex128: (5, 128),
+    torch.complex32: (5, 32), torch.complex64: (5, 64), torch.complex128: (5, 128),
+    torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64),
 }  # fmt: skip
-"""(code, bits) by which a DLPack capsule names a type. Complex numbers are stored; no program computes with them."""
+"""(code, bits) by which a DLPack capsule names a type. Complex numbers and wide unsigned ones are stored; no program
+computes with them."""
 COMPUTED = frozenset({DType.F32, DType.BF16, DType.I64, DType.I32, DType.I16, DType.I8, DType.U8, DType.BOOL})
 """Types that programs compute with; others have CPU kernels."""

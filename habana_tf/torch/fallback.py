@@ -40,10 +40,12 @@ class _Host:
     def __init__(self, recorder: Recorder, overload: Any) -> None:
         self.recorder, self.overload = recorder, overload
         self.twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.types: set[torch.dtype] = set()
         self.outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         given: list[Any] = []
+        self.types = {t.dtype for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)}
         arguments = self.overload._schema.arguments
         for a, value in zip(arguments, args, strict=False):
             given.append(self._to_host(value, a))
@@ -60,9 +62,17 @@ class _Host:
             return self._twin(value, written, written and argument.is_out)
         if isinstance(value, (list, tuple)):
             return [self._to_host(x, argument) for x in value]
+        if isinstance(value, (bool, int, float, complex)) and argument is not None and _takes_tensor(argument):
+            return torch.scalar_tensor(value, dtype=self._kind(value))
         if isinstance(value, torch.device) and value.type == "hpu":
             return torch.device("cpu")
         return value
+
+    def _kind(self, value: Any) -> torch.dtype:
+        """The type of a tensor for a number that PyTorch hands over as it is: none that changes the result's."""
+        if isinstance(value, float):
+            return torch.float64 if torch.float64 in self.types else torch.get_default_dtype()
+        return torch.bool if isinstance(value, bool) else torch.int64 if isinstance(value, int) else torch.complex64
 
     def _twin(self, t: torch.Tensor, written: bool, out: bool) -> torch.Tensor:
         """The counterpart of a tensor. Of an `out` that may be resized one that can be."""
@@ -90,13 +100,20 @@ class _Host:
         return made
 
 
+def _takes_tensor(argument: Any) -> bool:
+    return str(argument.type) in ("Tensor", "Optional[Tensor]")
+
+
 def host_view(recorder: Recorder, t: torch.Tensor, write: bool) -> torch.Tensor:
     """A tensor of the CPU on the memory of one of the device, with the values that this has now."""
     block = recorder.settle(t, write)
     if not t.numel():
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
     flat = block.host()[: block.size // t.element_size() * t.element_size()].view(t.dtype)
-    return flat.as_strided(t.shape, t.stride(), t.storage_offset())
+    made = flat.as_strided(t.shape, t.stride(), t.storage_offset())
+    if t.is_conj():
+        made = made.conj()
+    return torch._neg_view(made) if t.is_neg() else made
 
 
 def to_device(recorder: Recorder, t: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from habana_tf.torch import own_ops
 from habana_tf.torch.ops.row import Row
 
 MOST_NUMBERS = 1 << 14
@@ -89,6 +90,8 @@ class Kernel:
 
 
 def _overload(name: str) -> Any:
+    if name in own_ops.OPS:
+        return own_ops.OPS[name]
     space, _, rest = name.rpartition("::")
     packet, _, overload = rest.partition(".")
     return getattr(getattr(getattr(torch.ops, space or "aten"), packet), overload or "default")

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from habana_tf.card.timeline.record import EventKind
-from habana_tf.torch import fallback, recurrent, told
+from habana_tf.torch import fallback, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
+from habana_tf.torch.composed import Composed
 from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.kernel import Kernel, NotRecorded
 from habana_tf.torch.ops.table import rows
@@ -19,8 +20,9 @@ from habana_tf.torch.recording import Recorder
 from habana_tf.torch.strides import contiguous_strides, order_of_strides
 
 _KEY = "PrivateUse1"
-_VIEWS = ("view", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype", "set_.source_Storage_storage_offset",
-          "set_.source_Tensor", "set_.source_Storage", "is_set_to")  # fmt: skip
+_VIEWS = ("view", "view_as_real", "view_as_complex", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype",
+          "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_.source_Storage",
+          "is_set_to")  # fmt: skip
 """Overloads whose CPU kernels read no element: they make another tensor of the same storage."""
 _COMPOSITE = ("alias",)
 """Of these, those that PyTorch has for every device already."""
@@ -45,17 +47,25 @@ class Kernels:
         self._aten.impl("empty_strided", self._empty_strided, _KEY)
         self._aten.impl("resize_", self._resize, _KEY)
         self._aten.impl("_copy_from", self._copy_from, _KEY)
+        for key in ("Conjugate", "Negative"):  # else a copy makes a copy first, without an end
+            self._aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
         self._aten.impl("_copy_from_and_resize", self._copy_from, _KEY)
         self._aten.impl("_local_scalar_dense", self._item, _KEY)
+        own: dict[str, Kernel] = {}
         for name, row in sorted(rows().items()):
-            if name == "copy_" or "::" in name:
-                continue  # comes as _copy_from; is no overload of ATen
+            if name == "copy_" or "::" in name and name not in own_ops.OPS:
+                continue  # comes as _copy_from; is registered by `recurrent`
             try:
                 kernel = Kernel.of(row)
             except AttributeError:
                 self.missing.append(name)
                 continue
-            self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
+            if name in own_ops.OPS:
+                own[name] = kernel
+            else:
+                self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
+        for name, call in Composed(self.recorder, own).kernels().items():
+            self._aten.impl(name, call, _KEY)
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)
         for overload in _of_lists():
@@ -133,12 +143,14 @@ class Kernels:
     # -- copies -------------------------------------------------------------------------------------------
 
     def _copy_from(self, source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-        if source.device.type == "hpu" and target.device.type == "hpu":
+        turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg()
+        if source.device.type == "hpu" and target.device.type == "hpu" and not turned:
             self._recorded(self._copy, target, source)
         elif target.device.type == "hpu":
+            given = fallback.host_view(self.recorder, source, False) if source.device.type == "hpu" else source
             to = fallback.host_view(self.recorder, target, True)
             with told.copied(EventKind.TO_CARD, to.nbytes):
-                to.copy_(source)
+                to.copy_(given)
         else:
             taken = fallback.host_view(self.recorder, source, False)
             with told.copied(EventKind.FROM_CARD, taken.nbytes):

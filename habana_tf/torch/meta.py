@@ -46,4 +46,6 @@ def to_meta(value: Any) -> Any:
         return [to_meta(x) for x in value]
     if isinstance(value, dict):
         return {k: to_meta(x) for k, x in value.items()}
+    if isinstance(value, torch.device):
+        return torch.device("meta")
     return value

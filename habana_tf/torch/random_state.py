@@ -17,6 +17,8 @@ from contextlib import contextmanager
 
 import torch
 
+from habana_tf.torch.kernel import Drawn
+
 _FORMAT = "<QQ"
 """A state's bytes: seed and offset, 64 bits each."""
 _MASK = (1 << 64) - 1
@@ -72,12 +74,28 @@ default = RandomState(torch.initial_seed())
 """The state of ops that are given no generator: what was seeded before the device was loaded holds for it, too."""
 
 
-def take(generator: torch.Generator | None, blocks: int) -> tuple[int, int]:
-    """Seed and offset for an op that reads so many blocks. A generator of PyTorch gives a new seed for each op."""
-    if generator is None:
-        return default.take(blocks)
-    drawn = torch.empty((), dtype=torch.int64).random_(generator=generator)
-    return int(drawn), 0
+def take(generator: torch.Generator | None, blocks: int) -> tuple[Drawn, Drawn]:
+    """Seed and offset for an op that reads so many blocks, in the order in which they are to be recorded: what is
+    replayed takes its next stretch. A generator of PyTorch gives a new seed for each op."""
+    stretch = _Stretch(generator, blocks)
+    return Drawn.of(stretch.seed(), stretch.seed), Drawn.of(stretch.offset(), stretch.offset)
+
+
+class _Stretch:
+    """Takes stretches one after the other: `seed` the next one, `offset` is of the same."""
+
+    def __init__(self, generator: torch.Generator | None, blocks: int) -> None:
+        self._generator, self._blocks = generator, blocks
+        self._offset = 0
+
+    def seed(self) -> int:
+        if self._generator is None:
+            seed, self._offset = default.take(self._blocks)
+            return seed
+        return int(torch.empty((), dtype=torch.int64).random_(generator=self._generator))
+
+    def offset(self) -> int:
+        return self._offset
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Overloads that move elements: joins, gathers, and counts."""
+"""Overloads that read and write elements at places that tensors of indices give."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ from collections.abc import Sequence
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.torch.ops.row import Call, overload
-
-
-@overload("cat")
-def cat(c: Call, tensors: Sequence[Node], dim: int = 0) -> Node:
-    parts = [c.node(t, c.dtype) for t in tensors if t.shape != (0,) or len(c.shape) == 1]
-    return c.b.concat(parts, dim % len(c.shape)) if parts else c.b.const(0, c.dtype, c.shape)
+from habana_tf.lowering.formula import Term
+from habana_tf.torch.ops.row import Call, Operand, both, overload
 
 
 @overload("index_select")
@@ -40,3 +35,189 @@ def embedding_backward(
     base = b.const(0, DType.F32, (num_weights, width))
     rows = b.reshape(c.term(dy).node, (indices.numel, width))
     return b.scatter(base, rows, [flat], [0], "add")
+
+
+# -- one index per element --------------------------------------------------------------------------------------
+
+
+def _coordinates(c: Call, x: Node, dim: int, index: Node) -> list[Node]:
+    """Where each element of `index` points to: its value along `dim`, its own place along the other axes."""
+    b = c.b
+    c.in_range("index", index, x.shape[dim])
+    return [index if k == dim else b.iota(index.shape, k, index.dtype) for k in range(x.rank)]
+
+
+def _at_least_a_vector(c: Call, *nodes: Node) -> list[Node]:
+    return [c.b.reshape(n, (1,)) if not n.rank else n for n in nodes]
+
+
+@overload("gather")
+def gather(c: Call, x: Node, dim: int, index: Node, sparse_grad: bool = False) -> Node:
+    if not index.numel:
+        return c.b.const(0, c.dtype, c.shape)
+    x, index = _at_least_a_vector(c, x, index)
+    coords = _coordinates(c, x, dim % x.rank, index)
+    return c.b.reshape(c.b.gather(x, coords, list(range(x.rank))), c.shape)
+
+
+def _scattered(c: Call, x: Node, dim: int, index: Node, source: Operand, kind: str) -> Node:
+    b = c.b
+    if not index.numel:
+        return x
+    shape = x.shape
+    x, index = _at_least_a_vector(c, x, index)
+    updates = c.node(source, x.dtype.accumulator)
+    if not isinstance(source, Node) or not source.rank and index.shape != (1,):
+        updates = b.expand(updates, index.shape)
+    (updates,) = _at_least_a_vector(c, updates)
+    updates = b.slice(updates, [0] * index.rank, index.shape)
+    coords = _coordinates(c, x, dim % x.rank, index)
+    base = b.cast(x, x.dtype.accumulator)
+    return b.reshape(b.scatter(base, updates, coords, list(range(x.rank)), kind), shape)
+
+
+@overload(*both("scatter.src"))
+def scatter(c: Call, x: Node, dim: int, index: Node, src: Node) -> Node:
+    return _scattered(c, x, dim, index, src, "set")
+
+
+@overload(*both("scatter.value"), runtime=["value"])
+def scatter_number(c: Call, x: Node, dim: int, index: Node, value: Operand) -> Node:
+    number = c.node(value, x.dtype.accumulator)
+    return _scattered(c, x, dim, index, number, "set")
+
+
+@overload(*both("scatter_add"))
+def scatter_add(c: Call, x: Node, dim: int, index: Node, src: Node) -> Node:
+    if x.dtype is DType.BOOL:
+        raise c.refused("a sum of booleans")
+    return _scattered(c, x, dim, index, src, "add")
+
+
+_REDUCED = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul"}
+"""PyTorch's names of what a scatter does with old elements; a mean has no such primitive."""
+
+
+@overload(*both("scatter_reduce.two"), *both("scatter.reduce"))
+def scatter_reduce(c: Call, x: Node, dim: int, index: Node, src: Node, reduce: str, include_self: bool = True) -> Node:
+    if reduce not in _REDUCED or not include_self or x.dtype is DType.BOOL:
+        raise c.refused(f"reduce={reduce!r} with include_self={include_self} of {x.dtype}")
+    return _scattered(c, x, dim, index, src, _REDUCED[reduce])
+
+
+# -- rows -------------------------------------------------------------------------------------------------------
+
+
+def _rows_first(c: Call, x: Node, axis: int) -> Node:
+    return c.b.permute(x, (axis, *(k for k in range(x.rank) if k != axis)))
+
+
+def _at_rows(c: Call, x: Node, dim: int, index: Node, rows: Node, kind: str) -> Node:
+    """x with `rows`, whose first axis is that of the index, put or added at places of an axis."""
+    b = c.b
+    axis = dim % x.rank
+    flat = b.reshape(index, (index.numel,))
+    c.in_range("index", flat, x.shape[axis])
+    base = b.cast(x, x.dtype.accumulator)
+    return b.scatter(base, rows, [flat], [axis], kind)
+
+
+@overload(*both("index_add"))
+def index_add(c: Call, x: Node, dim: int, index: Node, source: Node, alpha: float = 1) -> Node:
+    if not x.rank or x.dtype is DType.BOOL:
+        raise c.refused("a sum of booleans, or a scalar")
+    added = c.term(source) if alpha == 1 else c.term(source) * alpha
+    return _at_rows(c, x, dim, index, _rows_first(c, added.node, dim % x.rank), "add")
+
+
+@overload(*both("index_copy"))
+def index_copy(c: Call, x: Node, dim: int, index: Node, source: Node) -> Node:
+    if not x.rank:
+        raise c.refused("a scalar")
+    return _at_rows(c, x, dim, index, _rows_first(c, c.term(source).node, dim % x.rank), "set")
+
+
+@overload(*both("index_fill.int_Scalar", "index_fill.int_Tensor"), runtime=["value"])
+def index_fill(c: Call, x: Node, dim: int, index: Node, value: Operand) -> Node:
+    if not x.rank:
+        raise c.refused("a scalar")
+    axis = dim % x.rank
+    rest = [n for k, n in enumerate(x.shape) if k != axis]
+    index = _wrapped(c, index, x.shape[axis])
+    rows = c.b.expand(c.node(value, x.dtype.accumulator), (index.numel, *rest))
+    return _at_rows(c, x, dim, index, rows, "set")
+
+
+# -- tensors in brackets ----------------------------------------------------------------------------------------
+
+
+def _wrapped(c: Call, index: Node, n: object) -> Node:
+    """An index with negative ones counted from the end."""
+    assert isinstance(n, int)
+    t = Term(c.b, index)
+    return t.test("lt", 0).where(t + n, t).node
+
+
+class _Brackets:
+    """x[indices]: axes that are indexed, their coordinates, and where the axes of the indices come to lie."""
+
+    def __init__(self, c: Call, x: Node, indices: Sequence[Node | None]) -> None:
+        b = c.b
+        self.axes = [k for k, index in enumerate(indices) if index is not None]
+        nodes = [index for index in indices if index is not None]
+        if not nodes or any(not n.dtype.is_int or n.dtype is DType.U8 for n in nodes):
+            raise c.refused("an index of booleans, whose number decides a shape,")
+        shape: tuple[object, ...] = ()
+        from habana_tf.ir.builder import broadcast_shapes
+
+        for n in nodes:
+            shape = broadcast_shapes(shape, n.shape)  # type: ignore[arg-type]
+        self.coords = []
+        for axis, n in zip(self.axes, nodes, strict=True):
+            wrapped = _wrapped(c, b.cast(n, DType.I64), x.shape[axis])
+            c.in_range("index", wrapped, x.shape[axis])
+            self.coords.append(b.expand(wrapped, shape))  # type: ignore[arg-type]
+        self.rank = len(shape)
+        together = self.axes == list(range(self.axes[0], self.axes[-1] + 1))
+        first = self.axes[0] if together else 0
+        rest = x.rank - len(self.axes)
+        self.order = [
+            *range(self.rank, self.rank + first),
+            *range(self.rank),
+            *range(self.rank + first, self.rank + rest),
+        ]
+        """Axes of the result, of those of the indices and then the others."""
+
+
+@overload("index.Tensor", "_unsafe_index.Tensor")
+def index(c: Call, x: Node, indices: Sequence[Node | None]) -> Node:
+    if 0 in c.shape:
+        return c.b.const(0, c.dtype, c.shape)
+    brackets = _Brackets(c, x, indices)
+    return c.b.permute(c.b.gather(x, brackets.coords, brackets.axes), brackets.order)
+
+
+@overload(*both("index_put"), "_unsafe_index_put")
+def index_put(c: Call, x: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool = False) -> Node:
+    b = c.b
+    brackets = _Brackets(c, x, indices)
+    if accumulate and x.dtype is DType.BOOL:
+        raise c.refused("a sum of booleans")
+    rest = [n for k, n in enumerate(x.shape) if k not in brackets.axes]
+    inner = [*brackets.coords[0].shape, *rest]
+    outer = [inner[k] for k in brackets.order]
+    if 0 in outer:
+        return x
+    new = b.expand(c.node(values, x.dtype.accumulator), outer)
+    new = b.permute(new, [brackets.order.index(k) for k in range(len(inner))])
+    base = b.cast(x, x.dtype.accumulator)
+    return b.scatter(base, new, brackets.coords, brackets.axes, "add" if accumulate else "set")
+
+
+@overload("take")
+def take(c: Call, x: Node, index: Node) -> Node:
+    if 0 in c.shape:
+        return c.b.const(0, c.dtype, c.shape)
+    wrapped = _wrapped(c, index, x.numel)
+    c.in_range("index", wrapped, x.numel)
+    return c.b.gather(c.b.reshape(x, (x.numel,)), [wrapped], [0])

@@ -73,47 +73,116 @@ def _row_weights(c: Call, is_label: Term, counts: Term, weight: Node | None) -> 
     return counts.where(one, 0.0)
 
 
-def _classes(c: Call, x: Node) -> int:
-    if x.rank != 2 or not isinstance(x.shape[1], int):
-        raise c.refused("scores of another rank than 2")
-    return x.shape[1]
+def _rows(c: Call, x: Node, target: Node) -> tuple[Node, Node]:
+    """Scores [N, C] and labels [N] of scores [C], [N, C] or [N, C, places...]."""
+    b = c.b
+    if x.rank == 1:
+        return b.reshape(x, (1, *x.shape)), b.reshape(target, (1,))
+    inside = b.permute(x, (0, *range(2, x.rank), 1))
+    return b.reshape(inside, (target.numel, x.shape[1])), b.reshape(target, (target.numel,))
 
 
-@overload("nll_loss_forward", floats=True)
+@overload("nll_loss_forward", "nll_loss2d_forward", floats=True)
 def nll_loss(c: Call, x: Node, target: Node, weight: Node | None, reduction: int, ignore_index: int) -> list[Node]:
-    is_label, counts = _labels(c, target, _classes(c, x), ignore_index)
+    rows, labels = _rows(c, x, target)
+    is_label, counts = _labels(c, labels, int(str(rows.shape[1])), ignore_index)
     weights = _row_weights(c, is_label, counts, weight)
-    losses = -is_label.where(c.term(x), 0.0).sum([1]) * weights
+    losses = -is_label.where(c.term(rows), 0.0).sum([1]) * weights
     total = weights.sum([0, 1]).flat([0, 1])
     if reduction == _NONE:
-        return [losses.flat([1]).node, c.b.const(0, DType.F32, ())]
+        return [c.b.reshape(losses.node, c.shape), c.b.const(0, DType.F32, c.results[1][0])]
     added = losses.sum([0, 1]).flat([0, 1])
     return [(added / total if reduction == _MEAN else added).node, total.node]
 
 
-@overload("nll_loss_backward", floats=True)
+@overload("nll_loss_backward", "nll_loss2d_backward", floats=True)
 def nll_loss_backward(
     c: Call, dy: Node, x: Node, target: Node, weight: Node | None, reduction: int, ignore_index: int, total: Node
 ) -> Node:
-    is_label, counts = _labels(c, target, _classes(c, x), ignore_index)
+    b = c.b
+    rows, labels = _rows(c, x, target)
+    is_label, counts = _labels(c, labels, int(str(rows.shape[1])), ignore_index)
     weights = _row_weights(c, is_label, counts, weight)
-    grad = c.term(c.b.reshape(dy, (dy.numel, 1)))
+    grad = c.term(b.reshape(dy, (dy.numel, 1)))
     each = grad * weights if reduction != _MEAN else grad * weights / c.term(total)
-    return is_label.where(-Term(c.b, c.b.expand(each.node, x.shape)), 0.0).node
+    made = is_label.where(-Term(b, b.expand(each.node, rows.shape)), 0.0).node
+    if x.rank <= 2:
+        return b.reshape(made, x.shape)
+    inside = b.reshape(made, (x.shape[0], *x.shape[2:], x.shape[1]))
+    return b.permute(inside, (0, x.rank - 1, *range(1, x.rank - 1)))
+
+
+def _reduced(losses: Term, reduction: int) -> Node:
+    if reduction == _NONE:
+        return losses.node
+    node = losses.node
+    added = Term(losses.b, losses.b.reduce("sum", node, list(range(node.rank))))
+    return (added / float(str(node.numel)) if reduction == _MEAN else added).node
+
+
+def _share(c: Call, dy: Node, away: Term, reduction: int) -> Term:
+    """The gradient that each element's loss gets."""
+    grad = c.term(dy)
+    return grad * (1.0 / float(str(away.node.numel))) if reduction == _MEAN and away.node.numel else grad
+
+
+@overload("smooth_l1_loss", floats=True)
+def smooth_l1_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, beta: float = 1.0) -> Node:
+    far = (c.term(x) - c.term(target)).map("abs")
+    losses = far if not beta else far.test("lt", beta).where(far * far * (0.5 / beta), far - 0.5 * beta)
+    return _reduced(losses, reduction)
+
+
+@overload("smooth_l1_loss_backward", floats=True)
+def smooth_l1_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, beta: float) -> Node:
+    away = c.term(x) - c.term(target)
+    grad = _share(c, dy, away, reduction)
+    if not beta:
+        one = away.test("gt", 0.0).where(away * 0.0 + 1.0, away.test("lt", 0.0).where(away * 0.0 - 1.0, away * 0.0))
+        return (one * grad).node
+    return ((away * (1.0 / beta)).max(-1.0).min(1.0) * grad).node
+
+
+@overload("huber_loss", floats=True)
+def huber_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, delta: float = 1.0) -> Node:
+    far = (c.term(x) - c.term(target)).map("abs")
+    return _reduced(far.test("le", delta).where(far * far * 0.5, (far - 0.5 * delta) * delta), reduction)
+
+
+@overload("huber_loss_backward", floats=True)
+def huber_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, delta: float) -> Node:
+    away = c.term(x) - c.term(target)
+    return (away.max(-delta).min(delta) * _share(c, dy, away, reduction)).node
+
+
+_LEAST_LOG = -100.0
+"""PyTorch's bound of the logarithms in binary cross entropy."""
+
+
+@overload("binary_cross_entropy", floats=True)
+def binary_cross_entropy(c: Call, x: Node, target: Node, weight: Node | None = None, reduction: int = _MEAN) -> Node:
+    p, t = c.term(x), c.term(target)
+    losses = (t - 1.0) * (-p).map("log1p").max(_LEAST_LOG) - t * p.map("log").max(_LEAST_LOG)
+    return _reduced(losses if weight is None else losses * c.term(weight), reduction)
+
+
+@overload("binary_cross_entropy_backward", floats=True)
+def binary_cross_entropy_backward(
+    c: Call, dy: Node, x: Node, target: Node, weight: Node | None = None, reduction: int = _MEAN
+) -> Node:
+    p, t = c.term(x), c.term(target)
+    slope = (p - t) / ((1.0 - p) * p).max(1e-12)
+    grad = slope * _share(c, dy, slope, reduction)
+    return (grad if weight is None else grad * c.term(weight)).node
 
 
 @overload("mse_loss", floats=True)
 def mse_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN) -> Node:
     away = c.term(x) - c.term(target)
-    squared = away * away
-    if reduction == _NONE:
-        return squared.node
-    axes = list(range(squared.node.rank))
-    added = Term(c.b, c.b.reduce("sum", squared.node, axes))
-    return (added / float(str(squared.node.numel)) if reduction == _MEAN else added).node
+    return _reduced(away * away, reduction)
 
 
 @overload("mse_loss_backward", floats=True)
 def mse_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int) -> Node:
-    away = (c.term(x) - c.term(target)) * c.term(dy)
-    return (away * (2.0 / float(str(away.node.numel)) if reduction == _MEAN else 2.0)).node
+    away = c.term(x) - c.term(target)
+    return (away * _share(c, dy, away, reduction) * 2.0).node

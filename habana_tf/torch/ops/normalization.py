@@ -114,3 +114,53 @@ def layer_norm_backward(
     dx = inverse * (scaled - scaled.sum(axes) / count - normal * ((scaled * normal).sum(axes) / count))
     made = [dx.node, c.b.reduce("sum", (grad * normal).node, rows), c.b.reduce("sum", grad.node, rows)]
     return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]
+
+
+# -- groups of channels -----------------------------------------------------------------------------------------
+
+
+@overload("native_group_norm", floats=True)
+def group_norm(
+    c: Call, x: Node, weight: Node | None, bias: Node | None, n: int, channels: int, places: int, groups: int,
+    eps: float,
+) -> list[Node]:  # fmt: skip
+    """y, and mean and 1 / sqrt(variance + eps) of each sample's groups."""
+    b, inner = c.b, channels // groups
+    if 0 in x.shape:
+        raise c.refused("an empty tensor")
+    split = (n, groups, inner, places)
+    t = Term(b, b.reshape(c.term(x).node, split))
+    mean = t.sum([2, 3]) / float(inner * places)
+    away = t - mean
+    inverse = ((away * away).sum([2, 3]) / float(inner * places) + eps).map("rsqrt")
+    y = away * inverse
+    if weight is not None:
+        y = y * Term(b, b.reshape(c.term(weight).node, (1, groups, inner, 1)))
+    if bias is not None:
+        y = y + Term(b, b.reshape(c.term(bias).node, (1, groups, inner, 1)))
+    return [b.reshape(y.node, x.shape), mean.flat([2, 3]).node, inverse.flat([2, 3]).node]
+
+
+@overload("native_group_norm_backward", floats=True)
+def group_norm_backward(
+    c: Call, dy: Node, x: Node, mean: Node, rstd: Node, weight: Node | None, n: int, channels: int, places: int,
+    groups: int, output_mask: Sequence[bool],
+) -> list[Node | None]:  # fmt: skip
+    b, inner = c.b, channels // groups
+    if 0 in x.shape:
+        raise c.refused("an empty tensor")
+    split, each = (n, groups, inner, places), (n, groups, 1, 1)
+    grad, t = (Term(b, b.reshape(b.cast(node, DType.F32), split)) for node in (dy, x))
+    centre, inverse = (Term(b, b.reshape(b.cast(node, DType.F32), each)) for node in (mean, rstd))
+    normal = (t - centre) * inverse
+    scaled = grad
+    if weight is not None:
+        scaled = grad * Term(b, b.reshape(b.cast(weight, DType.F32), (1, groups, inner, 1)))
+    count = float(inner * places)
+    dx = inverse * (scaled - scaled.sum([2, 3]) / count - normal * ((scaled * normal).sum([2, 3]) / count))
+    made = [
+        b.reshape(dx.node, x.shape),
+        b.reshape(b.reduce("sum", (grad * normal).node, [0, 3]), (channels,)),
+        b.reshape(b.reduce("sum", grad.node, [0, 3]), (channels,)),
+    ]
+    return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]

@@ -24,7 +24,7 @@ def _part(b: Builder, gates: Term, k: int) -> Term:
     return Term(b, b.slice(gates.node, (0, k * size), (rows, size)))
 
 
-@overload("_thnn_fused_lstm_cell", floats=True)
+@overload("_thnn_fused_lstm_cell", stock="habana_tf::lstm_cell", floats=True)
 def lstm_cell(
     c: Call, input_gates: Node, hidden_gates: Node, cx: Node, input_bias: Node | None = None,
     hidden_bias: Node | None = None,
@@ -41,7 +41,7 @@ def lstm_cell(
     return [(leave * cy.map("tanh")).node, cy.node, workspace]
 
 
-@overload("_thnn_fused_lstm_cell_backward_impl", floats=True)
+@overload("_thnn_fused_lstm_cell_backward_impl", stock="habana_tf::lstm_cell_backward", floats=True)
 def lstm_cell_backward(
     c: Call, grad_hy: Node | None, grad_cy: Node | None, cx: Node, cy: Node, workspace: Node, has_bias: bool
 ) -> Sequence[Node | None]:

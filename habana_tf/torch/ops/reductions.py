@@ -9,7 +9,7 @@ from typing import Any
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
-from habana_tf.torch.ops.row import Call, overload
+from habana_tf.torch.ops.row import Call, Lower, overload
 
 
 def _axes(x: Node, dims: Sequence[int] | int | None) -> list[int]:
@@ -33,20 +33,118 @@ def mean(c: Call, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any = 
     return c.b.reshape((added / float(count)).node if count else c.b.const(math.nan, DType.F32, c.shape), c.shape)
 
 
-@overload("amax")
-def amax(c: Call, x: Node, dim: Sequence[int] = (), keepdim: bool = False) -> Node:
-    return c.b.reshape(c.b.reduce("max", x, _axes(x, dim)), c.shape)
+def _count(x: Node, axes: Sequence[int]) -> int:
+    return math.prod(int(str(x.shape[a])) for a in axes)
 
 
-@overload("amin")
-def amin(c: Call, x: Node, dim: Sequence[int] = (), keepdim: bool = False) -> Node:
-    return c.b.reshape(c.b.reduce("min", x, _axes(x, dim)), c.shape)
+def _plain(c: Call, x: Node) -> Node:
+    """What to order instead of booleans."""
+    return c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else x
 
 
-@overload("argmax", floats=True)
-def argmax(c: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> Node:
-    flat = c.b.reshape(x, (x.numel,)) if dim is None or not x.rank else x
-    return c.b.reshape(c.b.reduce("argmax", flat, [(dim or 0) % flat.rank]), c.shape)
+def _extreme(kind: str) -> Lower:
+    def lower(c: Call, x: Node, dim: Any = None, keepdim: bool = False) -> Node:
+        return c.b.reshape(c.b.reduce(kind, _plain(c, x), _axes(x, dim)), c.shape)
+
+    return lower
+
+
+overload("amax", "max")(_extreme("max"))
+overload("amin", "min")(_extreme("min"))
+
+
+@overload("aminmax")
+def least_and_greatest(c: Call, x: Node, *, dim: int | None = None, keepdim: bool = False) -> list[Node]:
+    return [_extreme(kind)(c, x, dim) for kind in ("min", "max")]  # type: ignore[misc]
+
+
+def _place(kind: str) -> Lower:
+    def lower(c: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> Node:
+        x = _plain(c, x)
+        flat = c.b.reshape(x, (x.numel,)) if dim is None or not x.rank else x
+        if dim is None or not x.rank:
+            return c.b.reshape(c.b.reduce(kind, flat, [0]), c.shape)
+        return c.b.reshape(c.b.reduce(kind, flat, [dim % flat.rank]), c.shape)
+
+    return lower
+
+
+overload("argmax")(_place("argmax"))
+overload("argmin")(_place("argmin"))
+
+
+@overload("prod", "prod.dim_int")
+def product(c: Call, x: Node, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> Node:
+    return c.b.reshape(c.b.reduce("prod", c.term(x).node, _axes(x, dim)), c.shape)
+
+
+def _truth(kind: str) -> Lower:
+    def lower(c: Call, x: Node, dim: Any = None, keepdim: bool = False) -> Node:
+        axes = list(range(x.rank)) if dim is None else _axes(x, dim)
+        return c.b.reshape(c.b.reduce(kind, c.b.cast(x, DType.BOOL), axes), c.shape)
+
+    return lower
+
+
+overload("any", "any.dim", "any.dims")(_truth("max"))
+overload("all", "all.dim", "all.dims")(_truth("min"))
+
+
+@overload("count_nonzero", "count_nonzero.dim_IntList")
+def count_nonzero(c: Call, x: Node, dim: Any = None) -> Node:
+    found = c.b.cast(c.b.cast(x, DType.BOOL), DType.I64)
+    return c.b.reshape(c.b.reduce("sum", found, _axes(x, dim)), c.shape)
+
+
+@overload("nansum")
+def nansum(c: Call, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Node:
+    t = c.term(x)
+    if t.node.dtype.is_float:
+        t = t.test("ne", t).where(Term(c.b, c.b.const(0, t.node.dtype)), t)
+    return c.b.reshape(c.b.reduce("sum", t.node, _axes(x, dim)), c.shape)
+
+
+@overload("logsumexp", floats=True)
+def logsumexp(c: Call, x: Node, dim: Any, keepdim: bool = False) -> Node:
+    """From the greatest element, where that is finite."""
+    t, axes = c.term(x), _axes(x, dim)
+    if not x.rank:
+        return t.node
+    if 0 in x.shape:
+        return c.b.const(-math.inf, DType.F32, c.shape)
+    greatest = t.over("max", axes)
+    base = greatest.map("abs").test("eq", math.inf).where(Term(c.b, c.b.const(0, greatest.node.dtype)), greatest)
+    return c.b.reshape(((t - base).map("exp").sum(axes).map("log") + base).node, c.shape)
+
+
+def _moments(c: Call, x: Node, dim: Any, correction: float | None) -> tuple[Node, Node]:
+    """Variance and mean, in two passes, without the axes that they are taken over."""
+    t, axes = c.term(x), _axes(x, dim)
+    count = _count(x, axes)
+    if not count:
+        nothing = c.b.const(math.nan, DType.F32, c.shape)
+        return nothing, nothing
+    mean = t.sum(axes) / float(count) if axes else t
+    away = t - mean
+    freedom = max(count - (1 if correction is None else correction), 0)
+    squares = c.b.reshape(c.b.reduce("sum", (away * away).node, axes), c.shape)
+    return (Term(c.b, squares) / float(freedom)).node, c.b.reshape(mean.node, c.shape)
+
+
+def _spread(root: bool, with_mean: bool) -> Lower:
+    def lower(
+        c: Call, x: Node, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+    ) -> Node | Sequence[Node]:
+        variance, mean = _moments(c, x, dim, correction)
+        made = c.b.map("sqrt", variance) if root else variance
+        return [made, mean] if with_mean else made
+
+    return lower
+
+
+for _name, _root in {"var": False, "std": True}.items():
+    overload(f"{_name}.correction", floats=True)(_spread(_root, False))
+    overload(f"{_name}_mean.correction", floats=True)(_spread(_root, True))
 
 
 @overload("linalg_vector_norm", floats=True)

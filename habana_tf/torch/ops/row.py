@@ -79,6 +79,19 @@ def overload(
     return add
 
 
+def in_place(name: str) -> str:
+    """The name of an overload's in-place form."""
+    packet, _, kind = name.partition(".")
+    return f"{packet}_.{kind}" if kind else f"{packet}_"
+
+
+def both(*names: str) -> list[str]:
+    """Overloads and their in-place forms."""
+    return [form for name in names for form in (name, in_place(name))]
+
+
+_OF_TRUTHS = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+"""What arithmetic on booleans is."""
 _NO_ROW = other_table.Row("", lambda c: [], {})
 
 
@@ -116,6 +129,8 @@ class Call:
     def elementwise(self, fn: str, *operands: Operand) -> Node:
         """A scalar function in the type of the first result."""
         terms = [self.term(x) for x in operands]
+        if self.dtype is DType.BOOL:
+            fn = _OF_TRUTHS.get(fn, fn)
         if len(terms) == 1:
             return self.b.map(fn, terms[0].node)
         return self.b.binary(fn, terms[0].node, terms[1].node)

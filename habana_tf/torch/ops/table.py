@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from habana_tf.torch.ops import elementwise, indexing, losses, normalization, pooling, products, recurrent, reductions
+from habana_tf.torch.ops import (
+    activations,
+    averages,
+    comparisons,
+    creation,
+    elementwise,
+    functions,
+    gru,
+    indexing,
+    joining,
+    losses,
+    normalization,
+    ordering,
+    padding,
+    pooling,
+    products,
+    random,
+    recurrent,
+    reductions,
+    resizing,
+)
 from habana_tf.torch.ops.row import ROWS, Row
 
-FAMILIES = (elementwise, indexing, losses, normalization, pooling, products, recurrent, reductions)
+FAMILIES = (
+    activations, averages, comparisons, creation, elementwise, functions, gru, indexing, joining, losses, normalization,
+    ordering, padding, pooling, products, random, recurrent, reductions, resizing,
+)  # fmt: skip
 
 
 def rows() -> dict[str, Row]:

@@ -6,10 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.torch.child import HAS_TORCH, on_device
 
 if HAS_TORCH:
     import torch
+
     from tests.torch.networks import training
 
 QUICK, LONG = 5, 50

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from tests.torch.networks.models import NETWORKS
 
 SEED = 5

@@ -1,0 +1,200 @@
+"""Comparisons, logic, and choices between elements."""
+
+from __future__ import annotations
+
+import math
+
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import COMPARE, Node
+from habana_tf.lowering.formula import Term
+from habana_tf.torch.ops.row import Call, Lower, Operand, both, overload
+
+
+def _common(x: Operand, y: Operand) -> DType:
+    """The type in which two operands are compared: PyTorch's promotion, in which a number gives way to a tensor."""
+    kinds = [n.dtype for n in (x, y) if isinstance(n, Node)]
+    ranked = [n.dtype for n in (x, y) if isinstance(n, Node) and n.rank] or kinds
+    floats = [k for k in ranked if k.is_float] or [k for k in kinds if k.is_float]
+    if floats:
+        return DType.F32 if len(set(floats)) > 1 else floats[0]
+    whole = [k for k in ranked if k.is_int] or [k for k in kinds if k.is_int]
+    if not whole:
+        return DType.BOOL
+    signed = [k for k in whole if k.kind == "i"]
+    widest = max(whole, key=lambda k: k.bits)
+    if len(signed) in (0, len(whole)) or widest.kind == "i" and any(k.bits < widest.bits for k in whole):
+        return widest
+    return DType.I16  # int8 with uint8
+
+
+def _compared(fn: str) -> Lower:
+    def lower(c: Call, x: Operand, y: Operand) -> Node:
+        dtype = _common(x, y)
+        return c.b.binary(fn, c.term(x, dtype).node, c.term(y, dtype).node)
+
+    return lower
+
+
+for _fn in sorted(COMPARE & {"eq", "ne", "lt", "le", "gt", "ge"}):
+    overload(f"{_fn}.Tensor", f"{_fn}.Scalar", f"{_fn}_.Tensor", f"{_fn}_.Scalar", runtime=["other"])(_compared(_fn))
+for _fn in ("isnan", "isinf"):
+
+    def _tested(c: Call, x: Node, fn: str = _fn) -> Node:
+        return (
+            c.b.map(fn, c.b.cast(x, x.dtype.accumulator)) if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
+        )
+
+    overload(_fn)(_tested)
+
+
+@overload("isposinf")
+def is_positive_infinity(c: Call, x: Node) -> Node:
+    return c.term(x, x.dtype).test("eq", math.inf).node if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
+
+
+@overload("isneginf")
+def is_negative_infinity(c: Call, x: Node) -> Node:
+    return c.term(x, x.dtype).test("eq", -math.inf).node if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
+
+
+@overload("signbit")
+def signbit(c: Call, x: Node) -> Node:
+    """Of -0.0 and negative NaN, too."""
+    b = c.b
+    if not x.dtype.is_float:
+        return (
+            b.binary("lt", c.term(x, x.dtype).node, b.const(0, x.dtype))
+            if x.dtype.kind == "i"
+            else b.const(False, DType.BOOL, x.shape)
+        )
+    bits = b.map("bitcast", b.cast(x, DType.F32), dtype=DType.I32)
+    return b.binary("lt", bits, b.const(0, DType.I32))
+
+
+# -- logic ------------------------------------------------------------------------------------------------------
+
+
+@overload(*both("logical_not"))
+def logical_not(c: Call, x: Node) -> Node:
+    return c.b.map("not", c.b.cast(x, DType.BOOL))
+
+
+for _fn in ("and", "or", "xor"):
+
+    def _logical(c: Call, x: Operand, y: Operand, fn: str = _fn) -> Node:
+        return c.b.binary(fn, c.node(x, DType.BOOL), c.node(y, DType.BOOL))
+
+    def _bitwise(c: Call, x: Operand, y: Operand, fn: str = _fn) -> Node:
+        return c.b.binary(fn, c.node(x, c.dtype), c.node(y, c.dtype))
+
+    overload(*both(f"logical_{_fn}"), runtime=["other"])(_logical)
+    overload(*both(f"bitwise_{_fn}.Tensor", f"bitwise_{_fn}.Scalar"), runtime=["other"])(_bitwise)
+
+
+@overload(*both("bitwise_not"))
+def bitwise_not(c: Call, x: Node) -> Node:
+    return c.b.map("not" if x.dtype is DType.BOOL else "invert", x)
+
+
+# -- choices ----------------------------------------------------------------------------------------------------
+
+
+@overload("where.self")
+def where(c: Call, condition: Node, x: Operand, y: Operand) -> Node:
+    return c.b.select(c.node(condition, DType.BOOL), c.node(x, c.dtype), c.node(y, c.dtype))
+
+
+@overload(*both("masked_fill.Scalar", "masked_fill.Tensor"), runtime=["value"])
+def masked_fill(c: Call, x: Node, mask: Node, value: Operand) -> Node:
+    return c.b.select(c.node(mask, DType.BOOL), c.node(value, x.dtype), x)
+
+
+def _clamped(c: Call, x: Operand, low: Operand | None, high: Operand | None) -> Node:
+    t = c.term(x)
+    if low is not None:
+        t = t.max(c.term(low))
+    return (t if high is None else t.min(c.term(high))).node
+
+
+@overload(*both("clamp", "clamp.Tensor"), runtime=["min", "max"])
+def clamp(c: Call, x: Node, min: Operand | None = None, max: Operand | None = None) -> Node:
+    return _clamped(c, x, min, max)
+
+
+@overload(*both("clamp_min", "clamp_min.Tensor"), runtime=["min"])
+def clamp_min(c: Call, x: Node, min: Operand) -> Node:
+    return _clamped(c, x, min, None)
+
+
+@overload(*both("clamp_max", "clamp_max.Tensor"), runtime=["max"])
+def clamp_max(c: Call, x: Node, max: Operand) -> Node:
+    return _clamped(c, x, None, max)
+
+
+@overload("maximum")
+def maximum(c: Call, x: Operand, y: Operand) -> Node:
+    return c.elementwise("max", x, y)
+
+
+@overload("minimum")
+def minimum(c: Call, x: Operand, y: Operand) -> Node:
+    return c.elementwise("min", x, y)
+
+
+def _but_nan(fn: str) -> Lower:
+    """The greater or lesser of two, and the other one where one is NaN."""
+
+    def lower(c: Call, x: Operand, y: Operand) -> Node:
+        if not c.dtype.is_float:
+            return c.elementwise(fn, x, y)
+        a, z = c.term(x), c.term(y)
+        both_ = Term(c.b, c.b.binary(fn, a.node, z.node))
+        return a.test("ne", a).where(z, z.test("ne", z).where(a, both_)).node
+
+    return lower
+
+
+overload("fmax")(_but_nan("max"))
+overload("fmin")(_but_nan("min"))
+
+
+@overload(*both("nan_to_num"))
+def nan_to_num(
+    c: Call, x: Node, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Node:
+    if not x.dtype.is_float:
+        return x
+    import numpy as np
+
+    if x.dtype is DType.BF16:
+        import ml_dtypes
+
+        largest = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    else:
+        largest = float(np.finfo(np.float32).max)
+    t = c.term(x)
+    for value, new in (
+        (math.inf, largest if posinf is None else posinf),
+        (-math.inf, -largest if neginf is None else neginf),
+    ):
+        t = t.test("eq", value).where(Term(c.b, c.b.const(new, t.node.dtype)), t)
+    return t.test("ne", t).where(Term(c.b, c.b.const(nan or 0.0, t.node.dtype)), t).node
+
+
+@overload("isin.Tensor_Tensor")
+def isin(c: Call, elements: Operand, test_elements: Operand, assume_unique: bool = False, invert: bool = False) -> Node:
+    """Compares each element with each tested one."""
+    b, dtype = c.b, _common(elements, test_elements)
+    x, tested = c.node(elements, dtype), c.node(test_elements, dtype)
+    if not isinstance(tested.numel, int) or tested.numel > _MOST_TESTED:
+        raise c.refused(f"more than {_MOST_TESTED} tested elements")
+    found = b.const(False, DType.BOOL, c.shape)
+    if tested.numel:
+        row = b.reshape(tested, (*[1] * x.rank, tested.numel))
+        same = b.binary("eq", b.reshape(x, (*x.shape, 1)), row)
+        found = b.reduce("max", same, [x.rank])
+    return b.map("not", found) if invert else found
+
+
+overload("isin.Tensor_Scalar", runtime=["test_element"])(isin)
+_MOST_TESTED = 256

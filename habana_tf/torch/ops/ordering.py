@@ -1,0 +1,89 @@
+"""Sorted order, running sums, and extremes with their places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.torch.ops.row import Call, both, overload
+
+
+def _along(c: Call, x: Node, places: Node, axis: int) -> Node:
+    """The elements of x at places along an axis, of a tensor that has its other axes."""
+    b = c.b
+    coords = [places if k == axis else b.iota(places.shape, k, places.dtype) for k in range(x.rank)]
+    return b.gather(x, coords, list(range(x.rank)))
+
+
+def _keyed(c: Call, x: Node) -> Node:
+    """What to sort instead of x: NaN counts as the greatest number, as in PyTorch."""
+    if not x.dtype.is_float:
+        return x if x.dtype is not DType.BOOL else c.b.cast(x, DType.U8)
+    b = c.b
+    bits = b.map("bitcast", b.cast(x, DType.F32), dtype=DType.I32)
+    zero = b.const(0, DType.I32, x.shape)
+    bits = b.select(b.binary("eq", bits, b.const(-(1 << 31), DType.I32)), zero, bits)  # -0.0 is 0.0
+    mirrored = b.binary("sub", b.const(-(1 << 31), DType.I32), bits)
+    ordered = b.select(b.binary("lt", bits, zero), mirrored, bits)
+    return b.select(b.map("isnan", b.cast(x, DType.F32)), b.const((1 << 31) - 1, DType.I32), ordered)
+
+
+def _sorted(c: Call, x: Node, dim: int, descending: bool, first: int | None = None) -> list[Node]:
+    if not x.rank or 0 in x.shape:
+        return [c.b.slice(x, [0] * x.rank, c.shape), c.b.const(0, DType.I64, c.shape)]
+    axis = dim % x.rank
+    places = c.b.sort(_keyed(c, x), axis, descending, first)
+    return [_along(c, x, places, axis), places]
+
+
+@overload("sort")
+def sort(c: Call, x: Node, dim: int = -1, descending: bool = False) -> list[Node]:
+    return _sorted(c, x, dim, descending)
+
+
+@overload("sort.stable")
+def stable_sort(c: Call, x: Node, stable: bool | None = None, dim: int = -1, descending: bool = False) -> list[Node]:
+    return _sorted(c, x, dim, descending)
+
+
+@overload("argsort.stable")
+def argsort(c: Call, x: Node, stable: bool = False, dim: int = -1, descending: bool = False) -> Node:
+    return _sorted(c, x, dim, descending)[1]
+
+
+@overload("topk")
+def topk(c: Call, x: Node, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Node]:
+    return _sorted(c, x, dim, largest, k)
+
+
+@overload(*both("cumsum"))
+def cumsum(c: Call, x: Node, dim: int, dtype: Any = None) -> Node:
+    t = c.term(x).node
+    return c.b.scan("sum", t, dim % x.rank) if x.rank else t
+
+
+@overload(*both("cumprod"))
+def cumprod(c: Call, x: Node, dim: int, dtype: Any = None) -> Node:
+    t = c.term(x).node
+    return c.b.scan("prod", t, dim % x.rank) if x.rank else t
+
+
+def _extreme(c: Call, x: Node, dim: int, kind: str) -> list[Node]:
+    """The extreme along an axis, and the first place where it is."""
+    if not x.rank:
+        return [x, c.b.const(0, DType.I64)]
+    axis = dim % x.rank
+    plain = c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else x
+    made = c.b.reduce(kind, plain, [axis]), c.b.reduce(f"arg{kind}", plain, [axis])
+    return [c.b.reshape(n, c.shape) for n in made]
+
+
+@overload("max.dim")
+def max_along(c: Call, x: Node, dim: int, keepdim: bool = False) -> list[Node]:
+    return _extreme(c, x, dim, "max")
+
+
+@overload("min.dim")
+def min_along(c: Call, x: Node, dim: int, keepdim: bool = False) -> list[Node]:
+    return _extreme(c, x, dim, "min")

@@ -1,0 +1,143 @@
+"""Random numbers: stretches of a Philox stream, whose seed and offset are read at run time.
+
+A number in [0, 1) has the upper 24 bits of a word, as PyTorch's of other cards.
+"""
+
+from __future__ import annotations
+
+import math
+
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import philox
+from habana_tf.lowering.formula import Term
+from habana_tf.torch.ops.row import Call, Operand, overload
+
+_STREAM = ("seed", "offset")
+
+
+def _state(c: Call, seed: Operand, offset: Operand) -> Node:
+    b = c.b
+
+    def word(x: Operand) -> Node:
+        return b.reshape(b.map("bitcast", c.node(x, DType.I64), dtype=DType.U64), (1,))
+
+    counter = philox.vector(b, [word(offset), b.const(0, DType.U64, (1,))])
+    return philox.state_of(b, counter, word(seed))
+
+
+def _count(c: Call) -> int:
+    return math.prod(c.shape)
+
+
+def _unit(c: Call, seed: Operand, offset: Operand, bits: int = 24) -> Term:
+    """Numbers in [0, 1) in the shape of the result."""
+    b = c.b
+    words = b.random(_state(c, seed, offset), _count(c))
+    upper = b.binary("shr", words, b.const(32 - bits, DType.U32))
+    return Term(b, b.reshape(b.cast(b.cast(upper, DType.I32), DType.F32), c.shape)) * 2.0**-bits
+
+
+def _above_zero(c: Call, seed: Operand, offset: Operand) -> Term:
+    """Numbers in (0, 1]."""
+    return _unit(c, seed, offset) + 2.0**-24
+
+
+@overload("habana_tf::uniform_", runtime=["low", "high", *_STREAM], drops=True, floats=True)
+def uniform(c: Call, x: Node | None, low: Operand, high: Operand, seed: Operand, offset: Operand) -> Node:
+    unit = _unit(c, seed, offset, 8 if c.dtype is DType.BF16 else 24)
+    first = c.term(low)
+    return (unit * (c.term(high) - first) + first).node
+
+
+def _normal(c: Call, seed: Operand, offset: Operand) -> Term:
+    n = _count(c)
+    return Term(c.b, c.b.reshape(philox.normal(c.b, _state(c, seed, offset), n, DType.F32), c.shape))
+
+
+@overload("habana_tf::normal_", runtime=["mean", "std", *_STREAM], drops=True, floats=True)
+def normal(c: Call, x: Node | None, mean: Operand, std: Operand, seed: Operand, offset: Operand) -> Node:
+    return (_normal(c, seed, offset) * c.term(std) + c.term(mean)).node
+
+
+@overload("habana_tf::log_normal_", runtime=["mean", "std", *_STREAM], drops=True, floats=True)
+def log_normal(c: Call, x: Node | None, mean: Operand, std: Operand, seed: Operand, offset: Operand) -> Node:
+    return (_normal(c, seed, offset) * c.term(std) + c.term(mean)).map("exp").node
+
+
+@overload("habana_tf::bernoulli_", runtime=["p", *_STREAM], drops=True)
+def bernoulli(c: Call, x: Node | None, p: Operand, seed: Operand, offset: Operand) -> Node:
+    return _unit(c, seed, offset).test("lt", c.term(p, DType.F32)).node
+
+
+@overload("habana_tf::bernoulli_by_", runtime=_STREAM, drops=True)
+def bernoulli_by(c: Call, x: Node | None, p: Node, seed: Operand, offset: Operand) -> Node:
+    return _unit(c, seed, offset).test("lt", c.term(p, DType.F32)).node
+
+
+@overload("habana_tf::dropout", runtime=["p", *_STREAM], floats=True)
+def dropout(c: Call, x: Node, p: Operand, seed: Operand, offset: Operand) -> list[Node]:
+    """x / (1 - p) where it is kept, and where that is."""
+    lost = c.term(p, DType.F32)
+    kept = _unit(c, seed, offset).test("ge", lost)
+    return [kept.where(c.term(x) / (1.0 - lost), 0.0).node, kept.node]
+
+
+@overload("native_dropout_backward", floats=True)
+def dropout_backward(c: Call, dy: Node, mask: Node, scale: float) -> Node:
+    return (c.term(dy) * c.term(mask) * scale).node
+
+
+@overload("habana_tf::exponential_", runtime=["rate", *_STREAM], drops=True, floats=True)
+def exponential(c: Call, x: Node | None, rate: Operand, seed: Operand, offset: Operand) -> Node:
+    """Never 0, so that one may divide by it."""
+    drawn = (-_above_zero(c, seed, offset).map("log")).max(2.0**-25)
+    return (drawn / c.term(rate)).node
+
+
+@overload("habana_tf::geometric_", runtime=["p", *_STREAM], drops=True)
+def geometric(c: Call, x: Node | None, p: Operand, seed: Operand, offset: Operand) -> Node:
+    drawn = _above_zero(c, seed, offset).map("log") / (-c.term(p, DType.F32)).map("log1p")
+    return drawn.map("ceil").max(1.0).node
+
+
+@overload("habana_tf::cauchy_", runtime=["median", "sigma", *_STREAM], drops=True, floats=True)
+def cauchy(c: Call, x: Node | None, median: Operand, sigma: Operand, seed: Operand, offset: Operand) -> Node:
+    angle = (_unit(c, seed, offset) + 2.0**-25 - 0.5) * math.pi
+    return (angle.map("tan") * c.term(sigma) + c.term(median)).node
+
+
+@overload("habana_tf::random_", runtime=["low", "count", *_STREAM], drops=True)
+def random(c: Call, x: Node | None, low: Operand, count: Operand, seed: Operand, offset: Operand) -> Node:
+    """Whole numbers from `low` on; `count` of them, 2**64 where that is 0, as an unsigned number."""
+    b = c.b
+    words = b.reshape(philox.integers(b, _state(c, seed, offset), _count(c), DType.U64), c.shape)
+    many = b.map("bitcast", c.node(count, DType.I64), dtype=DType.U64)
+    one, zero = b.const(1, DType.U64), b.const(0, DType.U64)
+    all_ = b.binary("eq", many, zero)
+    rest = b.binary("truncmod", words, b.select(all_, one, many))
+    drawn = b.map("bitcast", b.select(all_, words, rest), dtype=DType.I64)
+    return b.binary("add", drawn, c.node(low, DType.I64))
+
+
+@overload("habana_tf::permutation", runtime=_STREAM)
+def permutation(c: Call, n: int, seed: Operand, offset: Operand) -> Node:
+    """The order of n random numbers."""
+    keys = philox.integers(c.b, _state(c, seed, offset), n, DType.I64)
+    return c.b.sort(keys, 0)
+
+
+@overload("habana_tf::choices", runtime=_STREAM, floats=True)
+def choices(c: Call, p: Node, count: int, seed: Operand, offset: Operand) -> Node:
+    """Classes of the last axis: the first whose running sum of weights passes a random part of the whole."""
+    b = c.b
+    axis = p.rank - 1
+    running = b.scan("sum", b.cast(p, DType.F32), axis)
+    total = b.slice(running, [0] * axis + [int(str(p.shape[axis])) - 1], [*p.shape[:axis], 1])
+    drawn = (_unit(c, seed, offset) * Term(b, total)).node
+    places = (*c.shape, p.shape[axis])
+    passed = b.binary(
+        "le", b.expand(b.reshape(running, (*p.shape[:axis], 1, p.shape[axis])), places), b.reshape(drawn, (*c.shape, 1))
+    )
+    found = b.reduce("sum", b.cast(passed, DType.I64), [len(c.shape)])
+    return b.binary("min", found, b.const(int(str(p.shape[axis])) - 1, DType.I64))

@@ -1,0 +1,192 @@
+"""PyTorch's own samples of its ops (OpInfo), run on the device and on the CPU.
+
+Per sample: the result, gradients of all tensors, the in-place and the out form, operands that are not contiguous. A
+result is right where it is as near to float64 as the CPU's own kernel, twice over, or within PyTorch's tolerances.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten, tree_map
+
+OPS = {f"{op.name} {op.variant_test_name}".strip(): op for op in op_db}
+TOLERANCES = {torch.float32: (1.3e-6, 1e-5), torch.bfloat16: (1.6e-2, 1e-2)}
+"""Relative and absolute, as in `torch.testing`; the absolute one of bfloat16 is that of OpInfo's tests."""
+
+
+@dataclass
+class Outcome:
+    """Of one op. ran: samples with a result; failures: what was wrong; fell: whether all of it ran on the CPU."""
+
+    ran: int = 0
+    failures: list[str] = field(default_factory=list)
+    recorded: set[str] = field(default_factory=set)
+
+
+def to(value: Any, device: str) -> Any:
+    """Copies of all tensors of a structure, on a device."""
+
+    def moved(x: Any) -> Any:
+        if isinstance(x, torch.device):
+            return torch.device(device)
+        if not isinstance(x, torch.Tensor):
+            return x
+        # the strides stay: a copy of the storage, and the same view of it
+        with torch.no_grad():
+            flat = x.detach().as_strided((_span(x),), (1,), x.storage_offset()).clone().to(device)
+            made = flat.as_strided(x.shape, x.stride(), 0)
+        return made.requires_grad_(x.requires_grad)
+
+    return tree_map(moved, value)
+
+
+def _span(x: torch.Tensor) -> int:
+    return 0 if 0 in x.shape else 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
+
+
+def widened(value: Any) -> Any:
+    """Floating-point tensors in float64."""
+    return tree_map(
+        lambda x: x.detach().double().requires_grad_(x.requires_grad)
+        if isinstance(x, torch.Tensor) and x.is_floating_point() else x, value,
+    )  # fmt: skip
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors of a structure."""
+    return [x for x in tree_flatten(value)[0] if isinstance(x, torch.Tensor)]
+
+
+def with_gradients(call: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """Results, and gradients of what wants some."""
+    made = tensors(call(*args, **kwargs))
+    wanted = [t for t in made if t.requires_grad and t.is_floating_point()]
+    leaves = [t for t in tensors((args, kwargs)) if t.requires_grad and t.is_leaf]
+    found = [t.detach() for t in made]
+    if wanted and leaves:
+        generator = torch.Generator().manual_seed(1)
+        seeds = [torch.randn(t.shape, generator=generator).to(torch.bfloat16).to(t.dtype).to(t.device) for t in wanted]
+        found += [g for g in torch.autograd.grad(wanted, leaves, seeds, allow_unused=True) if g is not None]
+    return [t.cpu() for t in found]
+
+
+def wrong(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor | None) -> str:
+    """Why a result is wrong; empty where it is right."""
+    if got.dtype is not want.dtype or got.shape != want.shape:
+        return f"{got.dtype} {list(got.shape)}, not {want.dtype} {list(want.shape)}"
+    if not want.is_floating_point():
+        return "" if torch.equal(got, want) else f"{got.flatten()[:6].tolist()}, not {want.flatten()[:6].tolist()}"
+    relative, absolute = TOLERANCES.get(want.dtype, (1e-7, 1e-7))
+    if torch.allclose(got.double(), want.double(), relative, absolute, equal_nan=True):
+        return ""
+    if exact is not None and exact.is_floating_point() and exact.shape == want.shape:
+        there, ours, theirs = exact.double(), got.double(), want.double()
+        finite = there.isfinite() & ours.isfinite() & theirs.isfinite()
+        unlike = ~finite & ~torch.isclose(ours, theirs, equal_nan=True)
+        far = (theirs - there).abs()[finite]
+        room = 2 * far.max() if far.numel() else 0.0
+        size = there.abs()[finite]
+        if not unlike.any() and ((ours - there).abs()[finite] <= room + size * 2 * relative + absolute).all():
+            return ""
+    away = (got.double() - want.double()).abs()
+    place = int(away.nan_to_num(float("inf")).argmax())
+    return f"{away.max()} away: {got.flatten()[place]} for {want.flatten()[place]}"
+
+
+def _compared(label: str, mine: Callable[[], Any], theirs: Callable[[], Any], exactly: Callable[[], Any]) -> str | None:
+    """Why two calls differ; None where the CPU refuses, too."""
+    try:
+        want = theirs()
+    except Exception:
+        try:
+            mine()
+        except Exception:
+            return None
+        return None
+    try:
+        got = mine()
+    except Exception as error:
+        return f"{label}: {type(error).__name__}: {str(error)[:300]}"
+    try:
+        exact = exactly()
+    except Exception:
+        exact = [None] * len(want)
+    if len(got) != len(want):
+        return f"{label}: {len(got)} results and gradients, not {len(want)}"
+    exact = exact if len(exact) == len(want) else [None] * len(want)
+    for k, parts in enumerate(zip(got, want, exact, strict=True)):
+        if why := wrong(*parts):
+            return f"{label}: result {k}: {why}"
+    return ""
+
+
+def _samples(op: Any, dtype: torch.dtype, every: int, most: int) -> Iterator[Any]:
+    grad = op.supports_autograd and dtype.is_floating_point
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = list(op.sample_inputs("cpu", dtype, requires_grad=grad))
+    yield from found[::every][:most]
+
+
+def run(name: str, dtype: torch.dtype, every: int = 1, most: int = 1000) -> Outcome:
+    """Runs the samples of an op in a type: every so many of them, and so many at most."""
+    op, outcome = OPS[name], Outcome()
+    warnings.simplefilter("ignore")
+    for k, sample in enumerate(_samples(op, dtype, every, most)):
+        for label, call, args, kwargs in _forms(op, sample, k):
+            _one(outcome, f"{k} {label} {_shown(args, kwargs)}", call, args, kwargs)
+    return outcome
+
+
+def _shown(args: Any, kwargs: Any) -> str:
+    text = tree_map(lambda x: f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else x, (args, kwargs))
+    return str(text)[:160]
+
+
+def _forms(op: Any, sample: Any, k: int) -> Iterator[tuple[str, Any, Any, Any]]:
+    args, kwargs = (sample.input, *sample.args), sample.kwargs
+    yield "", op.op, args, kwargs
+    if op.inplace_variant is not None and not sample.broadcasts_input:
+        yield "in place", functools.partial(_in_place, op.inplace_variant), args, kwargs
+    if k % 3 == 0:
+        other = sample.noncontiguous()
+        yield "strided", op.op, (other.input, *other.args), other.kwargs
+    if op.supports_out and k % 4 == 0:
+        yield "out", functools.partial(_out, op.op), *tree_map(_detached, (args, kwargs))
+
+
+def _detached(x: Any) -> Any:
+    return x.detach() if isinstance(x, torch.Tensor) else x
+
+
+def _in_place(call: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    copied = x.clone()
+    made = call(copied, *args, **kwargs)
+    return made, copied
+
+
+def _out(call: Any, *args: Any, **kwargs: Any) -> Any:
+    out = tree_map(lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, call(*args, **kwargs))
+    call(*args, **kwargs, out=out)
+    return out
+
+
+def _one(outcome: Outcome, label: str, call: Any, args: Any, kwargs: Any) -> None:
+    def on(device: str, change: Callable[[Any], Any] = lambda x: x) -> Any:
+        given, named = to(change(args), device), to(change(kwargs), device)
+        return with_gradients(call, given, named)
+
+    why = _compared(label, lambda: on("hpu"), lambda: on("cpu"), lambda: on("cpu", widened))
+    if why is None:
+        return
+    outcome.ran += 1
+    if why:
+        outcome.failures.append(why)
