@@ -20,6 +20,8 @@ standard error says why.
 `firstcall` (see `firstcall.py`) how long one waits for a model's first eager call without it, and `kernels` (see
 `kernels.py`) what each kernel of a step takes, beside what this CPU can do: `--models scaling warmstart firstcall
 kernels`, for the models in `--scale`.
+
+`--framework torch` compares PyTorch on HPU with PyTorch on the CPU instead (see `torch_bench.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))  # behind the installed package
 
-from tests.benchmarks import firstcall, kernels, peers, scaling, warmstart
+from tests.benchmarks import firstcall, kernels, peers, scaling, torch_bench, warmstart
 
 WORKER = Path(__file__).with_name("worker.py")
 STOCK = ("default", "xla")
@@ -61,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     lines: list[dict[str, Any]] = []
-    compared = []
+    compared: list[dict[str, Any]] = []
+    if options.framework == "torch":
+        _write(options.json, torch_bench.lines(options))
+        return
     for name, kind in COMPARISONS.items():
         for model in options.scale if name in options.models else ():
             line = _rounded(kind.summary(model, options.threads, kind.measure(model, options)))
@@ -75,12 +80,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(json.dumps(line), flush=True)
     if lines:
         print("\n" + table(lines))
-    if options.json:
-        Path(options.json).write_text("".join(json.dumps(line) + "\n" for line in compared + lines))
+    _write(options.json, compared + lines)
+
+
+def _write(file: str | None, lines: Sequence[dict[str, Any]]) -> None:
+    """Writes JSON lines where that is asked for."""
+    if file:
+        Path(file).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Step times on HPU beside stock TensorFlow on the CPU.")
+    parser.add_argument(
+        "--framework", choices=["tensorflow", "torch"], default="tensorflow",
+        help=f"torch: PyTorch's step times, of {', '.join(torch_bench.MODELS)} where --models names none of these",
+    )  # fmt: skip
     parser.add_argument(
         "--models", nargs="+", choices=[*SMALL, *LARGE, BUILT, *COMPARISONS], default=[*SMALL, BUILT],
         help=f"steps of small models ({', '.join(SMALL)}) and large ones ({', '.join(LARGE)}); {BUILT}, without one; "
