@@ -6,21 +6,26 @@ storage, a range per axis of it, a permutation, and broadcast axes:
     contents [8, 6], view [:, 2:4].t()      strides (1, 6), offset 2
     grid     [8, 6]  ranges 0:8, 2:4        then axes (1, 0)
 
+Axes that follow each other without a gap may be one axis of the grid, so that a range of a flat storage is a view of
+any shape: `flat[3:9].view(2, 3)` has the grid [n], range 3:9.
+
 Reading is RESHAPE, SLICE, PERMUTE, RESHAPE, EXPAND. Writing puts the new elements in the place of the old ones: all of
-them where the ranges are whole, else a SELECT between the padded new ones and the old ones. What cannot be taken apart
-so (overlapping windows) has no layout, and such an op runs on the CPU.
+them where the ranges are whole; between those before and behind where they are one range of the storage, by CONCAT;
+else a SELECT between the padded new ones and the old ones. What cannot be taken apart so (overlapping windows) has no
+layout, and such an op runs on the CPU.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Node
+from habana_tf.ir.primitives import Node, Op
 
 Shape = tuple[int, ...]
 Geometry = tuple[Shape, Shape, int]
@@ -30,8 +35,8 @@ Geometry = tuple[Shape, Shape, int]
 @dataclass(frozen=True)
 class Layout:
     """grid: extents over the storage's first elements, outermost first; begin, size: the range of each. axes: for each
-    axis of the view of more than one element, in the view's order, which of the grid it is. shape: of the view;
-    broadcast: with 1 for its axes of stride 0."""
+    axis of the view of more than one element, or several that are one axis of the grid, in the view's order, which of
+    the grid it is. shape: of the view; broadcast: with 1 for its axes of stride 0."""
 
     grid: Shape
     begin: Shape
@@ -46,10 +51,29 @@ def layout(count: int, geometry: Geometry) -> Layout | None:
     """The layout of a view of a storage of `count` elements; None where it has none."""
     shape, strides, offset = geometry
     broadcast = tuple(1 if s == 0 else n for n, s in zip(shape, strides, strict=True))
-    own = [(s, k) for k, (n, s) in enumerate(zip(broadcast, strides, strict=True)) if n > 1]
-    ordered = sorted(own, reverse=True)
-    steps = [s for s, _ in ordered]
-    if 0 in shape or steps != sorted(set(steps), reverse=True):
+    own = [(n, s) for n, s in zip(broadcast, strides, strict=True) if n > 1]
+    if 0 in shape:
+        return None
+    gridded = _grid(count, own, offset) or _grid(count, _without_gaps(own), offset)
+    return None if gridded is None else Layout(*gridded, shape, broadcast)
+
+
+def _without_gaps(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Axes, as (extent, stride), of which each that continues the one before is joined to it."""
+    joined: list[tuple[int, int]] = []
+    for n, s in axes:
+        if joined and joined[-1][1] == n * s:
+            joined[-1] = (joined[-1][0] * n, s)
+        else:
+            joined.append((n, s))
+    return joined
+
+
+def _grid(count: int, axes: list[tuple[int, int]], offset: int) -> tuple[Shape, Shape, Shape, Shape] | None:
+    """Grid, begin, size and axes of a Layout, for axes as (extent, stride)."""
+    ordered = sorted(range(len(axes)), key=lambda k: -axes[k][1])
+    steps = [axes[k][1] for k in ordered]
+    if steps != sorted(set(steps), reverse=True):
         return None
     if not steps or steps[-1] != 1:
         steps.append(1)  # an axis of one element, for what is left of the offset
@@ -60,11 +84,10 @@ def layout(count: int, geometry: Geometry) -> Layout | None:
     for step in steps:
         begin.append(rest // step)
         rest %= step
-    size = [shape[k] for _, k in ordered] + [1] * (len(steps) - len(ordered))
+    size = [axes[k][0] for k in ordered] + [1] * (len(steps) - len(ordered))
     if any(b + n > g for b, n, g in zip(begin, size, grid, strict=True)):
         return None
-    place = {k: at for at, (_, k) in enumerate(ordered)}
-    return Layout(tuple(grid), tuple(begin), tuple(size), tuple(place[k] for k in sorted(place)), shape, broadcast)
+    return tuple(grid), tuple(begin), tuple(size), tuple(ordered.index(k) for k in range(len(axes)))
 
 
 def read(b: Builder, contents: Node, lay: Layout) -> Node:
@@ -84,6 +107,9 @@ def write(b: Builder, contents: Node, new: Node, lay: Layout) -> Node:
     covered = math.prod(lay.grid)
     if lay.size == lay.grid and covered == contents.numel:
         return b.reshape(part, contents.shape)
+    if lay.size[1:] == lay.grid[1:]:
+        inner = math.prod(lay.grid[1:])
+        return _range_replaced(b, contents, b.reshape(part, (part.numel,)), lay.begin[0] * inner)
     high = [g - o - n for g, o, n in zip(lay.grid, lay.begin, lay.size, strict=True)]
     inside = b.pad(b.const(True, DType.BOOL, part.shape), lay.begin, high, False)
     put = b.select(inside, b.pad(part, lay.begin, high), _gridded(b, contents, lay))
@@ -93,6 +119,30 @@ def write(b: Builder, contents: Node, new: Node, lay: Layout) -> Node:
         assert isinstance(contents.numel, int)
         flat = b.concat([flat, b.slice(old, (covered,), (contents.numel - covered,))], 0)
     return b.reshape(flat, contents.shape)
+
+
+def _range_replaced(b: Builder, contents: Node, new: Node, begin: int) -> Node:
+    """The contents with a vector in the place of as many elements from `begin` on."""
+    assert isinstance(contents.numel, int) and isinstance(new.numel, int)
+    end = begin + new.numel
+    parts = [*_parts(b, contents, 0, begin), new, *_parts(b, contents, end, contents.numel)]
+    return b.reshape(b.concat(parts, 0), contents.shape)
+
+
+def _parts(b: Builder, contents: Node, begin: int, end: int) -> Iterator[Node]:
+    """Vectors that are the elements from `begin` to `end`. Of what earlier writes have put together they are its parts,
+    so that many writes are one CONCAT, and old elements that are all replaced are not read."""
+    if begin >= end:
+        return
+    flat = contents.src[0] if contents.op == Op.RESHAPE and contents.src[0].rank == 1 else contents
+    if flat.op != Op.CONCAT or flat.rank != 1:
+        yield b.slice(b.reshape(contents, (contents.numel,)), (begin,), (end - begin,))
+        return
+    at = 0
+    for part in flat.src:
+        assert isinstance(part.numel, int)
+        yield from _parts(b, part, max(begin - at, 0), min(end - at, part.numel))
+        at += part.numel
 
 
 def _gridded(b: Builder, contents: Node, lay: Layout) -> Node:

@@ -8,7 +8,7 @@ import pytest
 from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Program
+from habana_tf.ir.primitives import Op, Program
 from habana_tf.torch import views
 
 CONTENTS = (4, 6)
@@ -24,7 +24,27 @@ GEOMETRIES = [
     ((2, 2, 6), (12, 6, 1), 0),
     ((1, 4, 1, 3), (24, 6, 6, 2), 1),
     ((5,), (4,), 3),
+    ((5, 3), (3, 1), 7),  # a range of the storage, whose rows do not begin where the grid's do
+    ((2, 2, 3), (12, 3, 1), 0),  # a part of a row, split
+    ((2, 3, 2), (1, 8, 4), 0),
 ]
+
+
+def test_writes_side_by_side_are_put_together_once() -> None:
+    """As the gradients in a bucket: nothing of what was there before is read."""
+    b = Builder()
+    bucket, parts = b.input((10,), DType.F32), [b.input((2, 2), DType.F32), b.input((3, 2), DType.F32)]
+    made, at = bucket, 0
+    for part in parts:
+        lay = views.layout(10, (part.shape, (2, 1), at))
+        assert lay is not None
+        made, at = views.write(b, made, part, lay), at + part.numel
+    (got,) = interpreter.run(
+        Program([bucket, *parts], [made]),
+        [np.zeros(10, np.float32), *(np.full(p.shape, k + 1, np.float32) for k, p in enumerate(parts))], [],
+    )  # fmt: skip
+    np.testing.assert_array_equal(got, [1] * 4 + [2] * 6)
+    assert made.op == Op.CONCAT and bucket not in made.src and not any(bucket in s.src for s in made.src)
 
 
 def _strided(x: np.ndarray, geometry: views.Geometry) -> np.ndarray:

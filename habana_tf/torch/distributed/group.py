@@ -25,6 +25,7 @@ from habana_tf._native import _bridge
 from habana_tf.hardware import exchange
 from habana_tf.torch import fallback
 from habana_tf.torch.device import load
+from habana_tf.torch.distributed import batch_norm, unused_parameters
 from habana_tf.torch.distributed.work import Several, Summing, Work
 
 NAME = "hccl"
@@ -40,6 +41,12 @@ _READ = {
 }  # fmt: skip
 """Collectives, by the argument that is only read; -1 where all tensors may be written. Some have two names, of which
 older releases of PyTorch know one."""
+
+_FLAT = frozenset(
+    "_allgather_base all_gather_single allgather_into_tensor_coalesced all_gather_single_coalesced _reduce_scatter_base "
+    "reduce_scatter_single reduce_scatter_tensor_coalesced reduce_scatter_single_coalesced".split()
+)
+"""Of these, those that take the elements of a tensor for parts of the ranks whatever its shape; gloo asks for one."""
 
 
 class HcclGroup(dist.ProcessGroup):
@@ -108,17 +115,18 @@ class HcclGroup(dist.ProcessGroup):
             if work is not None:
                 return work
         read = _READ[name]
-        given = [self._on_host(a, write=k != read) for k, a in enumerate(args)]
+        given = [self._on_host(a, k != read, name in _FLAT) for k, a in enumerate(args)]
         under = getattr(self._host, name)(*given, **kwargs)
         results: list[torch.Tensor] = []
         _collect(args[0], results)
         return Work(under, results, held, self._what(name))
 
-    def _on_host(self, value: Any, write: bool) -> Any:
+    def _on_host(self, value: Any, write: bool, flat: bool) -> Any:
         """An argument with tensors of the CPU in the place of those of the device, on their memory."""
         if isinstance(value, torch.Tensor) and value.device.type == "hpu":
-            return fallback.host_view(self._recorder, value, write)
-        return [self._on_host(x, write) for x in value] if isinstance(value, (list, tuple)) else value
+            host = fallback.host_view(self._recorder, value, write)
+            return host.view(-1) if flat and host.is_contiguous() else host
+        return [self._on_host(x, write, flat) for x in value] if isinstance(value, (list, tuple)) else value
 
     def _what(self, name: str) -> str:
         """A collective of this rank, for errors."""
@@ -198,4 +206,6 @@ def register() -> None:
     """Has torch.distributed know the backend."""
     load()
     if NAME not in dist.Backend.backend_list:
+        batch_norm.register()
+        unused_parameters.register()
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["hpu", "cpu"])

@@ -1,0 +1,52 @@
+"""DistributedDataParallel that looks for parameters without a gradient, or has a static graph, on this device.
+
+Its C++ code tells the ranks which parameters were used through a tensor in pinned memory, which it takes from the
+device's allocator; a device that is written in Python can offer none, and PyTorch raises. Nothing here copies while
+something else runs, so that ordinary memory does as well: from the first such model on, `torch.empty_strided`, which
+makes that tensor, has no pinned memory. A call of it then passes through Python, which takes some 20 µs; hence not
+before.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+_LIBRARY: list[Any] = []
+
+
+def register() -> None:
+    """Has each such model of the device change `torch.empty_strided` first."""
+    stock = DistributedDataParallel.__init__
+
+    @functools.wraps(stock)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **kwargs)
+        if (self.find_unused_parameters or self.static_graph) and self.device_type == "hpu":
+            _never_pinned()
+
+    setattr(DistributedDataParallel, "__init__", made)  # noqa: B010  # mypy refuses the plain assignment
+
+
+def _never_pinned() -> None:
+    """Has `torch.empty_strided` take ordinary memory where pinned memory is asked for."""
+    if _LIBRARY:
+        return
+    overload = torch.ops.aten.empty_strided.default
+
+    def empty_strided(
+        size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+    ) -> Any:  # fmt: skip
+        place = torch.device("cpu") if device is None else device
+        key = getattr(torch._C.DispatchKey, torch._C._dispatch_key_for_device(place.type))
+        return overload._op_dk(key, size, stride, dtype=dtype, layout=layout, device=place, pin_memory=False)
+
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that there is one already
+        library.impl("empty_strided", empty_strided, "BackendSelect")
+    _LIBRARY.append(library)
