@@ -18,13 +18,15 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch import scopes
+from habana_tf.torch import private_api, scopes
 from habana_tf.torch.bound import Bound, bind
 from habana_tf.torch.device import load
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.strides import order_of_strides
 
 log = logging.getLogger("habana_tf")
+
+private_api.untraced("habana_tf")  # kernels and collectives run in the middle of what Dynamo traces
 
 _OPTIONS = {"keep_input_mutations": True, "use_eager_fallback": True}
 """Habana's options that are known here, and their values where none is given."""

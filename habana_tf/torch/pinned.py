@@ -31,12 +31,16 @@ class Pinned:
 
     def _pin(self, t: torch.Tensor, device: Any = None) -> torch.Tensor:
         made = t.clone()
-        storage = made.untyped_storage()
+        self.remember(made)
+        return made
+
+    def remember(self, t: torch.Tensor) -> None:
+        """Has `is_pinned` hold for a tensor's memory."""
+        storage = t.untyped_storage()
         with self._lock:
             if len(self._storages) >= _MOST:
                 self._storages = {k: ref for k, ref in self._storages.items() if not ref.expired()}
             self._storages[storage.data_ptr()] = StorageWeakRef(storage)
-        return made
 
     def _is_pinned(self, t: torch.Tensor, device: Any = None) -> bool:
         with self._lock:

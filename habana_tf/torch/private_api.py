@@ -79,3 +79,10 @@ def release() -> tuple[int, int]:
     """The first two numbers of PyTorch's release."""
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+def untraced(package: str) -> None:
+    """Keeps a package out of what Dynamo traces. For its backends only: Dynamo takes seconds to import."""
+    from torch._dynamo import trace_rules
+
+    trace_rules.add(package)

@@ -40,6 +40,7 @@ def run(script: str, size: int = 2, **settings: str) -> list[Any]:
     """The reports of the ranks, which must all succeed."""
     (port,) = free_ports(1)
     with job(PROLOGUE + textwrap.dedent(script)) as running:
+        settings = {"TF_RECIPE_CACHE_PATH": str(running.folder / "recipes"), **settings}
         for rank in range(size):
             running.start([sys.executable, "script.py"], **variables(rank, size, port), **settings)
         return running.done(size)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
-Tensor = torch.Tensor
 _LIBRARY: list[Any] = []
 
 

@@ -42,10 +42,11 @@ _READ = {
 """Collectives, by the argument that is only read; -1 where all tensors may be written. Some have two names, of which
 older releases of PyTorch know one."""
 
-_FLAT = frozenset(
-    "_allgather_base all_gather_single allgather_into_tensor_coalesced all_gather_single_coalesced _reduce_scatter_base "
-    "reduce_scatter_single reduce_scatter_tensor_coalesced reduce_scatter_single_coalesced".split()
-)
+_FLAT = frozenset({
+    "_allgather_base", "all_gather_single", "allgather_into_tensor_coalesced", "all_gather_single_coalesced",
+    "_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor_coalesced",
+    "reduce_scatter_single_coalesced",
+})  # fmt: skip
 """Of these, those that take the elements of a tensor for parts of the ranks whatever its shape; gloo asks for one."""
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from habana_tf.torch.device import load
+
 _LIBRARY: list[Any] = []
 
 
@@ -27,15 +29,16 @@ def register() -> None:
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         stock(self, *args, **kwargs)
         if (self.find_unused_parameters or self.static_graph) and self.device_type == "hpu":
-            _never_pinned()
+            _pins_nothing()
 
     setattr(DistributedDataParallel, "__init__", made)  # noqa: B010  # mypy refuses the plain assignment
 
 
-def _never_pinned() -> None:
+def _pins_nothing() -> None:
     """Has `torch.empty_strided` take ordinary memory where pinned memory is asked for."""
     if _LIBRARY:
         return
+    pinned = load().pinned
     overload = torch.ops.aten.empty_strided.default
 
     def empty_strided(
@@ -43,7 +46,10 @@ def _never_pinned() -> None:
     ) -> Any:  # fmt: skip
         place = torch.device("cpu") if device is None else device
         key = getattr(torch._C.DispatchKey, torch._C._dispatch_key_for_device(place.type))
-        return overload._op_dk(key, size, stride, dtype=dtype, layout=layout, device=place, pin_memory=False)
+        made = overload._op_dk(key, size, stride, dtype=dtype, layout=layout, device=place, pin_memory=False)
+        if pin_memory:
+            pinned.remember(made)
+        return made
 
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
