@@ -17,6 +17,7 @@ _EPILOG = """\
 examples:
   habana-tf run -n 4 train.py --epochs 3               a program that uses HPUStrategy: TF_CONFIG is set
   habana-tf run -n 2 --strategy horovod train.py       a program that uses Horovod, over Gloo
+  habana-tf run -n 2 --strategy torch train.py         a program of PyTorch: RANK, MASTER_ADDR and their like are set
   habana-tf run -n 2 --load --strategy horovod a.py    the same, for one that never calls load_habana_module()
   HABANA_VISIBLE_MODULES=4,5 habana-tf run -n 2 a.py   on these two cards; by default on the first that are free
   habana-tf run -n 8 --nodes host1,host2 train.py      four ranks on each of two hosts, through ssh
@@ -33,8 +34,8 @@ third kills them. Under nohup the job survives its terminal; it continues when t
 A program may write the path of its last checkpoint into the file HABANA_SIM_CHECKPOINT_NOTE: when the job fails, the
 command that continues from there is printed.
 
-Ranks on other hosts get the variables that habana_tf, TensorFlow, Horovod and OpenMP are known to read, the paths of
-programs and libraries, and what --export names; all others stay on this host.
+Ranks on other hosts get the variables that habana_tf, TensorFlow, PyTorch, Horovod and OpenMP are known to read, the
+paths of programs and libraries, and what --export names; all others stay on this host.
 
 Set TF_RECIPE_CACHE_PATH: with it the ranks share recipes, and each is compiled once per host instead of once per rank.
 """
@@ -45,7 +46,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("-n", "--count", type=whole(1), required=True, help="ranks in all; each takes one card")
-    add("--strategy", choices=["hpu", "horovod"], default="hpu", help="how the program distributes (default: hpu)")
+    add(
+        "--strategy",
+        choices=["hpu", "horovod", "torch"],
+        default="hpu",
+        help="how the program distributes (default: hpu)",
+    )
     add("-m", dest="as_module", action="store_true", help="PROGRAM is a module, as for python -m")
     add("--load", action="store_true", help="call load_habana_module() before the program starts")
     add(
@@ -57,7 +63,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=whole(1, 65535),
         default=0,
-        help="first port of HPUStrategy's workers (default: free; 7850 with --nodes)",
+        help="first port of HPUStrategy's workers, PyTorch's MASTER_PORT (default: free; 7850 with --nodes)",
     )
     add(
         "--no-bind", action="store_true", help="let every rank use all cores; by default the ranks of a host share them"

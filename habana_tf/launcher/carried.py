@@ -1,7 +1,7 @@
 """Which environment variables ranks on other hosts get from the launcher's environment: those in a list of names.
 
-The list has this package's settings and Habana's, what TensorFlow, Horovod, MPI and OpenMP read and numbers, placement
-or speed depend on, and the paths of programs and libraries. `--export` adds a name.
+The list has this package's settings and Habana's, what TensorFlow, PyTorch, Horovod, MPI and OpenMP read and numbers,
+placement or speed depend on, and the paths of programs and libraries. `--export` adds a name.
 
 Why a list: other programs' variables begin with TF_ too, secrets among them (TF_TOKEN_app, TF_VAR_password), and a
 value must not leave its host unless it is asked for.
@@ -48,6 +48,10 @@ HOROVOD_LOG_HIDE_TIME HOROVOD_LOG_LEVEL HOROVOD_MPI_THREADS_DISABLE HOROVOD_NUM_
 HOROVOD_STALL_CHECK_DISABLE HOROVOD_STALL_CHECK_TIME_SECONDS HOROVOD_STALL_SHUTDOWN_TIME_SECONDS HOROVOD_START_TIMEOUT
 HOROVOD_THREAD_AFFINITY HOROVOD_TIMELINE HOROVOD_TIMELINE_MARK_CYCLES
 """
+_TORCH = """
+GLOO_SOCKET_IFNAME TORCH_CPP_LOG_LEVEL TORCH_DISTRIBUTED_DEBUG TORCH_LOGS TORCH_SHOW_CPP_STACKTRACES
+TORCHDYNAMO_DISABLE TORCHDYNAMO_VERBOSE
+"""
 _THREADS = """
 BLIS_NUM_THREADS GOMP_CPU_AFFINITY GOMP_SPINCOUNT KMP_AFFINITY KMP_BLOCKTIME KMP_HW_SUBSET KMP_SETTINGS
 MKL_CBWR MKL_DYNAMIC MKL_NUM_THREADS NUMEXPR_NUM_THREADS OMP_DYNAMIC OMP_MAX_ACTIVE_LEVELS OMP_NESTED OMP_NUM_THREADS
@@ -59,10 +63,10 @@ _PLACES = """
 LD_LIBRARY_PATH PATH PYTHONDONTWRITEBYTECODE PYTHONFAULTHANDLER PYTHONHASHSEED PYTHONNOUSERSITE
 PYTHONOPTIMIZE PYTHONPATH PYTHONPYCACHEPREFIX PYTHONUNBUFFERED PYTHONUTF8 PYTHONWARNINGS KERAS_HOME XDG_CACHE_HOME
 """
-_LISTED = frozenset(" ".join((_TENSORFLOW, _HOROVOD, _THREADS, _NETWORK, _PLACES)).split())
-_OURS = ("HABANA_", "TF_", "HLS", "HBN_", "HCL_", "HCCL_", "MULTI_HLS_IPS")
+_LISTED = frozenset(" ".join((_TENSORFLOW, _HOROVOD, _TORCH, _THREADS, _NETWORK, _PLACES)).split())
+_OURS = ("HABANA_", "TF_", "PT_", "HLS", "HBN_", "HCL_", "HCCL_", "MULTI_HLS_IPS")
 """Beginnings of settings: those with other names say where mpirun or srun has put a process, or are the system's."""
-_LOOKS_KNOWN = ("HABANA_", "TF_", "HLS_", "HBN_", "HOROVOD_", "OMP_", "KMP_", "MKL_")
+_LOOKS_KNOWN = ("HABANA_", "TF_", "PT_HPU_", "HLS_", "HBN_", "HOROVOD_", "OMP_", "KMP_", "MKL_")
 """Beginnings of names that may matter to TensorFlow: one that is not in the list is named to the user."""
 
 

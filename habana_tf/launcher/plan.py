@@ -1,8 +1,9 @@
 """Decides what every rank of a job runs, where, and with which environment.
 
 Ranks are numbered host by host, with as many on each. For HPUStrategy each gets TF_CONFIG with the addresses of all
-workers; for Horovod its ranks and the address of the job's rendezvous server (`rendezvous.py`). `HABANA_SIM_RANK` and
-its like tell each rank which card to take. Each gets an equal share of the cores of its host.
+workers; for Horovod its ranks and the address of the job's rendezvous server (`rendezvous.py`); for PyTorch what
+torchrun would set. `HABANA_SIM_RANK` and its like tell each rank which card to take. Each gets an equal share of the
+cores of its host.
 
 Invariant: a plan depends only on its arguments, except for the free ports of a job on this host.
 """
@@ -92,6 +93,8 @@ def make(
     hosts = job.hosts or (LOCAL,)
     if len(set(hosts)) != len(hosts):
         raise PlanError("the same host is named twice")
+    if job.strategy == "torch" and job.load_first:
+        raise PlanError("--load is for TensorFlow: a program of PyTorch imports habana_frameworks.torch itself")
     itself = [host for host in hosts if _is_itself(host)]
     if itself and len(hosts) > 1:
         raise PlanError(
@@ -125,6 +128,8 @@ def make(
         if job.strategy == "hpu":
             task = {"type": "worker", "index": rank}
             environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
+        elif job.strategy == "torch":
+            environment |= _torch(rank, local_rank, job.count, local_size, workers[0])
         else:
             environment |= _horovod(rank, local_rank, job.count, local_size, host, rendezvous)
         environment["PYTHONUNBUFFERED"] = "1"
@@ -201,6 +206,20 @@ def _free_ports(count: int, held: ExitStack) -> list[int]:
         each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         each.bind((LOCAL, 0))
     return [each.getsockname()[1] for each in sockets]
+
+
+def _torch(rank: int, local_rank: int, size: int, local_size: int, first: str) -> dict[str, str]:
+    """What torch.distributed reads. first: host:port of rank 0, where the ranks find each other."""
+    host, port = first.rsplit(":", 1)
+    values: dict[str, Any] = {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": local_rank,
+        "LOCAL_WORLD_SIZE": local_size,
+        "MASTER_ADDR": host.strip("[]"),
+        "MASTER_PORT": port,
+    }
+    return {name: str(value) for name, value in values.items()}
 
 
 def _horovod(

@@ -56,6 +56,17 @@ def test_horovod() -> None:
     assert "TF_CONFIG" not in rank.environment
 
 
+def test_torch() -> None:
+    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT".split()
+    rank = plan.make(options(count=4, hosts=("a", "b"), strategy="torch"))[3]
+    assert [rank.environment[name] for name in names] == ["3", "4", "1", "2", "a", "7850"]
+    assert not {"TF_CONFIG", "HOROVOD_RANK"} & rank.environment.keys()
+    here = plan.make(options(strategy="torch"))
+    assert len({r.environment["MASTER_PORT"] for r in here}) == 1 and here[1].environment["MASTER_ADDR"] == "localhost"
+    with pytest.raises(PlanError, match="--load is for TensorFlow"):
+        plan.make(options(strategy="torch", load_first=True))
+
+
 def test_commands() -> None:
     assert plan.make(options(arguments=("-x",)))[0].command == ("python", "train.py", "-x")
     assert plan.make(options(program="pkg.train", as_module=True))[0].command == ("python", "-m", "pkg.train")
@@ -97,7 +108,7 @@ SECRETS = """
 """.split()  # of other programs, some with the beginnings of our names; and where another launcher has put this process
 
 
-@pytest.mark.parametrize("strategy", ["hpu", "horovod"])
+@pytest.mark.parametrize("strategy", ["hpu", "horovod", "torch"])
 def test_nothing_that_is_not_asked_for_leaves_this_host(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SECRETS:
         monkeypatch.setenv(name, "5a5a")
