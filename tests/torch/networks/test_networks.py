@@ -1,4 +1,4 @@
-"""Six networks train as on PyTorch's CPU, to what PyTorch differs from itself, and no op of theirs is left to the CPU."""
+"""Six networks train as on PyTorch's CPU, to what PyTorch differs from itself, and no op is left to the CPU."""
 
 from __future__ import annotations
 
@@ -40,8 +40,14 @@ def _compare(name: str, steps: int, compiled: bool = False) -> None:
         assert got.losses[-4:].mean() < got.losses[:4].mean()
 
 
-@on_device(*NETWORKS)
+@on_device(*NETWORKS, modes=("lazy",))
 def test_a_network_trains_as_on_the_cpu(name: str) -> None:
+    _compare(name, QUICK)
+
+
+@pytest.mark.rest
+@on_device(*NETWORKS, modes=("eager",))
+def test_a_network_trains_op_by_op_as_on_the_cpu(name: str) -> None:
     _compare(name, QUICK)
 
 

@@ -100,13 +100,13 @@ def spread(name: str, steps: int) -> tuple[Trained, tuple[float, float]]:
     """PyTorch on the CPU in fp32, and how far it gets from itself: with and without oneDNN, on one thread and two, from
     fp64, and where weights begin one rounding off, up or down. A ReLU or a maximum that changes sides by that moves
     weights by much more than rounding does: none of the others alone would show it."""
-    want = trained(name, "cpu", steps)
-    others = [trained(name, "cpu", steps, torch.float64)]
-    with torch.backends.mkldnn.flags(enabled=False):
-        others.append(trained(name, "cpu", steps))
-    for count in (1, 2):
-        with threads(count):
+    with threads(1):
+        want = trained(name, "cpu", steps)
+        others = [trained(name, "cpu", steps, disturb=seed) for seed in range(2 if steps < 10 else 4)]
+        others.append(trained(name, "cpu", steps, torch.float64))
+        with torch.backends.mkldnn.flags(enabled=False):
             others.append(trained(name, "cpu", steps))
-    others += [trained(name, "cpu", steps, disturb=seed) for seed in range(4)]
+    with threads(2):
+        others.append(trained(name, "cpu", steps))
     distances = [want.distance(other) for other in others]
     return want, (max(d[0] for d in distances), max(d[1] for d in distances))
