@@ -2,7 +2,7 @@
 
 import sys
 
-from habana_tf.torch.api import memory, metrics, random, streams
+from habana_tf.torch.api import graphed, memory, metrics, random, streams
 from habana_tf.torch.device import load
 from habana_tf.torch.hpu import *  # noqa: F403
 
@@ -11,6 +11,7 @@ load()
 sys.modules.update({
     f"{__name__}.{name}": module
     for name, module in (
-        ("memory", memory), ("metrics", metrics), ("random", random), ("streams", streams), ("events", streams),
+        ("graphs", graphed), ("memory", memory), ("metrics", metrics), ("random", random), ("streams", streams),
+        ("events", streams),
     )
 })  # fmt: skip

@@ -197,6 +197,8 @@ class Region(torch.nn.Module):
         self.numbers: list[int] | None = None
 
     def forward(self, *args: Any) -> Any:
+        if self.recorder.watching:
+            return self._unbound(args)
         if self.numbers is None:
             self.numbers = [k for k, a in enumerate(args) if not isinstance(a, torch.Tensor)]
         with self.recorder.lock:
@@ -219,6 +221,11 @@ class Region(torch.nn.Module):
         if bound is not None:
             self.known.setdefault(key, []).append(bound)
         return results
+
+    def _unbound(self, args: Sequence[Any]) -> Any:
+        """A call within a capture, which notes what is recorded."""
+        with torch.no_grad():
+            return self.graph(*args)
 
     def _given(self, results: list[Any]) -> Any:
         return results[0] if self.single else tuple(results)

@@ -30,6 +30,8 @@ def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str
         log.warning("%s runs on the CPU: %s", overload, why)
     given = any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))
     drawn = torch.Tag.nondeterministic_seeded in overload.tags and not given
+    if drawn and recorder.noting is not None:
+        recorder.noting.random(overload)
     with recorder.lock, told.on_cpu(str(overload)), random_state.on_cpu() if drawn else nullcontext():
         return _Host(recorder, overload).call(args, kwargs)
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.api import attached, memory, metrics, random, streams
+from habana_tf.torch.api import attached, graphed, memory, metrics, random, streams
 from habana_tf.torch.api.attached import in_bad_fork as _is_in_bad_fork
 from habana_tf.torch.api.attached import index
+from habana_tf.torch.api.graphed import *  # noqa: F403
+from habana_tf.torch.api.graphed import __all__ as _graphed
 from habana_tf.torch.api.memory import *  # noqa: F403
 from habana_tf.torch.api.memory import __all__ as _memory
 from habana_tf.torch.api.random import *  # noqa: F403
@@ -20,10 +22,10 @@ from habana_tf.torch.api.streams import __all__ as _streams
 
 __all__ = [
     "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_amp_supported_dtype",
-    "get_autocast_hpu_dtype", "get_device_capability", "get_device_name", "get_device_properties", "init",
+    "get_autocast_hpu_dtype", "get_device_capability", "get_device_name", "get_device_properties", "graphed", "init",
     "is_autocast_hpu_enabled", "is_available", "is_bf16_supported", "is_initialized", "memory", "metrics", "random",
     "set_autocast_hpu_dtype", "set_autocast_hpu_enabled", "set_device", "streams", "synchronize",
-    *_memory, *_random, *_streams,
+    *_graphed, *_memory, *_random, *_streams,
 ]  # fmt: skip
 
 _ = _is_in_bad_fork  # PyTorch asks for it by this name

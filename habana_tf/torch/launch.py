@@ -63,10 +63,17 @@ class Watched:
 
     def ran(
         self, launch: Launch, read: list[Block], written: list[Block], numbers: tuple[list[float], list[int]]
-    ) -> None:
-        """Notes a program."""
+    ) -> bool:
+        """Notes a program that is about to run; whether it is to."""
         self.launches.append((launch, list(read), written))
         self.numbers = list(numbers[0]), list(numbers[1])
+        return True
+
+    def touched(self, block: Block, write: bool) -> None:
+        """The host is about to read a block, or to write it."""
+
+    def random(self, overload: Any) -> None:
+        """The host is about to draw the numbers of an op."""
 
 
 def aligned(count: int, dtype: Any) -> Any:

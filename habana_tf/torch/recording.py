@@ -240,9 +240,9 @@ class Recorder:
                 inputs.append(vector.ctypes.data)
         for _, block in found:
             memory.count(block)
-        if self._watched is not None:
-            self._watched.ran(launch, self._inputs, [b for _, b in found], self._numbers)
-        launch.run(inputs, [b.address for _, b in found])
+        written = [b for _, b in found]
+        if self._watched is None or self._watched.ran(launch, self._inputs, written, self._numbers):
+            launch.run(inputs, [b.address for b in written])
         memory.publish()
 
     def _reset(self, found: list[tuple[tuple[int, int], Block]]) -> None:
@@ -266,11 +266,29 @@ class Recorder:
         with self.lock:
             self.host_uses += 1
             block = self.memory.of(t)
+            if self._watched is not None:
+                self._watched.touched(block, write)
             if block.value is not None or write and block.reader == self._number:
                 self.flush()
             if write:
                 self.memory.count(block)
             return block
+
+    @property
+    def noting(self) -> Watched | None:
+        """Where what is done is noted."""
+        return self._watched
+
+    @property
+    def watching(self) -> bool:
+        """Whether what is recorded is noted for later runs."""
+        return self._watched is not None
+
+    def watch(self, watched: Watched | None) -> None:
+        """Notes in it what is done from now on, until None. Raises RuntimeError where that is done already."""
+        if watched is not None and self._watched is not None:
+            raise RuntimeError("a capture is under way: there is one at a time")
+        self._watched = watched
 
     @contextmanager
     def together(self) -> Iterator[None]:

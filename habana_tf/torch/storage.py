@@ -45,10 +45,10 @@ class Block:
     size: bytes that its tensors have, room: bytes there are. shape, dtype: its contents in row-major order, from the
     first byte on. counted: whether it counts as HBM. value: which result of the recorded program it is to hold, None
     where memory has what it holds. reader: the number of the last recorded program that takes it as input, and place:
-    as which input. lent: while a tensor uses it.
+    as which input. lent: while a tensor uses it. held: how many graphs keep it.
     """
 
-    __slots__ = ("address", "counted", "dtype", "lent", "place", "reader", "room", "shape", "size", "value")
+    __slots__ = ("address", "counted", "dtype", "held", "lent", "place", "reader", "room", "shape", "size", "value")
 
     def __init__(self, address: int, room: int) -> None:
         self.address, self.room = address, room
@@ -59,6 +59,7 @@ class Block:
         self.value: tuple[int, int] | None = None
         self.reader = self.place = -1
         self.lent = False
+        self.held = 0
 
     def holds(self, t: torch.Tensor) -> None:
         """Its memory holds elements of a tensor's type from now on."""
@@ -96,6 +97,7 @@ class Memory:
         self.blocks: dict[int, Block] = {}
         self._free: defaultdict[int, list[Block]] = defaultdict(list)
         self._mappings: list[mmap.mmap] = []
+        self._dropped: list[Block] = []
         self._at = self._end = 0
         self._published = 0
 
@@ -128,7 +130,10 @@ class Memory:
         return block
 
     def release(self, block: Block) -> None:
-        """Takes a block back."""
+        """Takes a block back, but one that a graph keeps."""
+        if block.held:
+            block.lent = False
+            return
         self.blocks.pop(block.address, None)
         block.value, block.lent = None, False
         if block.counted:
@@ -177,6 +182,20 @@ class Memory:
                 block.lent = False
                 if unused(block):
                     self.release(block)
+
+        dropped, self._dropped = self._dropped, []
+        for block in dropped:
+            block.held -= 1
+            if not block.held and not block.lent and unused(block):
+                self.release(block)
+
+    def hold(self, block: Block) -> None:
+        """Keeps a block from being given to others."""
+        block.held += 1
+
+    def unhold(self, blocks: list[Block]) -> None:
+        """Takes `hold` back, at the next `collect`. May be called by the garbage collector at any time."""
+        self._dropped += blocks
 
     def publish(self) -> None:
         """Tells `hl-smi` how much of the card is taken."""

@@ -83,14 +83,14 @@ def test_ways_to_the_device_and_from_it() -> None:
 
 @on_device()
 def test_repr_is_that_of_the_cpu_and_runs_no_op() -> None:
-    from habana_tf.cluster import left_to_cpu
+    from habana_tf.resolver.placements import placements
 
     x = torch.tensor([[1.5, -2e-6], [float("nan"), 1e8]])
     there = x.hpu().requires_grad_()
     torch.hpu.synchronize()
-    before, programs = left_to_cpu.noted(), torch.hpu.metrics.Metric("recipe_cache").stats()
+    before, programs = placements().cpu, torch.hpu.metrics.Metric("recipe_cache").stats()
     assert repr(there) == repr(x)[:-1] + ", device='hpu:0', requires_grad=True)"
-    assert left_to_cpu.noted() == before and torch.hpu.metrics.Metric("recipe_cache").stats() == programs
+    assert placements().cpu == before and torch.hpu.metrics.Metric("recipe_cache").stats() == programs
 
 
 @on_device()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from habana_tf.cluster import left_to_cpu
+from habana_tf.resolver.placements import placements
 from habana_tf.resolver.recompilations import OWN_RECIPE, recompilation_report
 
 __all__ = ["Metric", "MetricNotFound", "metric_global", "metric_localcontext"]
@@ -42,10 +42,17 @@ def _cache() -> dict[str, int]:
     return {"TotalHit": sum(counts.get(how, 0) for how in OWN_RECIPE) - missed, "TotalMiss": missed}
 
 
+def _on_cpu() -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for each in placements().cpu:
+        counts[each.op] = counts.get(each.op, 0) + each.count
+    return counts
+
+
 _COUNTED: dict[str, Callable[[], dict[str, int]]] = {
     "graph_compilation": _compilations,
     "recipe_cache": _cache,
-    "cpu_fallback": left_to_cpu.noted,
+    "cpu_fallback": _on_cpu,
 }
 
 

@@ -1,0 +1,240 @@
+"""Modules whose calls replay HPU graphs: `wrap_in_hpu_graph` for inference, `make_graphed_callables` and `ModuleCacher`
+for training.
+
+A call is told from others by the shapes of its tensors and its other arguments; each kind of call has a graph.
+Arguments are copied to the graph's memory, and results from it, so that they outlive the next replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from habana_tf.torch.api.attached import now
+from habana_tf.torch.api.graphs import HPUGraph, graph, is_current_stream_capturing
+
+__all__ = [
+    "HPUGraph", "ModuleCacher", "graph", "is_current_stream_capturing", "make_graphed_callables", "wrap_in_hpu_graph",
+    "wrap_in_hpu_graph_func",
+]  # fmt: skip
+
+
+def _key(leaves: Sequence[Any], spec: Any, training: bool) -> Hashable | None:
+    """What calls of one graph have in common; None of a call that can have none."""
+    parts: list[Any] = [str(spec), training, torch.is_autocast_enabled("hpu")]
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            if leaf.device.type != "hpu":
+                return None
+            parts.append((leaf.shape, leaf.dtype, leaf.requires_grad))
+        else:
+            parts.append((type(leaf), leaf))
+    try:
+        hash(key := tuple(parts))
+    except TypeError:
+        return None
+    return key
+
+
+def _tensors(leaves: Sequence[Any]) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+@dataclass
+class _Inference:
+    """The graph of one kind of call, its inputs, its results and their structure."""
+
+    graph: HPUGraph
+    inputs: list[torch.Tensor]
+    outputs: list[Any]
+    spec: Any
+
+    @classmethod
+    def of(cls, forward: Callable[..., Any], leaves: Sequence[Any], spec: Any, dry_run: bool) -> _Inference:
+        static = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(static, spec)
+        captured = HPUGraph()
+        with graph(captured, dry_run=dry_run):
+            made = forward(*args, **kwargs)
+        outputs, structure = pytree.tree_flatten(made)
+        return cls(captured, _tensors(static), outputs, structure)
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        for static, given in zip(self.inputs, _tensors(leaves), strict=True):
+            static.copy_(given)
+        self.graph.replay()
+        copies = [o.clone() if isinstance(o, torch.Tensor) else o for o in self.outputs]
+        return pytree.tree_unflatten(copies, self.spec)
+
+
+def wrap_in_hpu_graph_func(
+    func: Callable[..., Any], asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """A function whose calls replay graphs, without gradients. The first call of a kind captures its graph; calls with
+    tensors of other devices, and those of more than `max_graphs` kinds, run as before. asynchronous and
+    disable_tensor_cache change nothing here: nothing is ever under way, and no copies are kept."""
+    known: dict[Hashable, _Inference] = {}
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = _key(leaves, spec, False)
+        with torch.no_grad():
+            if key is None or key not in known and max_graphs is not None and len(known) >= max_graphs:
+                return func(*args, **kwargs)
+            if key not in known:
+                known[key] = _Inference.of(func, leaves, spec, dry_run)
+            return known[key](leaves)
+
+    forward.clear_cache = known.clear  # type: ignore[attr-defined]
+    return forward
+
+
+def wrap_in_hpu_graph(
+    module: torch.nn.Module, asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> torch.nn.Module:  # fmt: skip
+    """The module itself, whose calls replay graphs from now on, without gradients. See `wrap_in_hpu_graph_func`; its
+    method `clear_cache` forgets the graphs. Raises RuntimeError at the first call in eager mode."""
+    forward = wrap_in_hpu_graph_func(module.forward, asynchronous, disable_tensor_cache, dry_run, max_graphs)
+    module.forward = forward
+    module.clear_cache = module.clear_inputs = forward.clear_cache  # type: ignore[attr-defined]
+    return module
+
+
+class _Training:
+    """Forward and backward of one kind of call as two graphs, which autograd sees as one function."""
+
+    def __init__(
+        self, forward: Callable[..., Any], parameters: Sequence[torch.Tensor], args: Sequence[Any], warmups: int,
+        allow_unused: bool,
+    ) -> None:  # fmt: skip
+        leaves, self.spec = pytree.tree_flatten(tuple(args))
+        self.static = [
+            leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf in leaves
+        ]
+        self.inputs = _tensors(self.static)
+        self.surface = (*self.inputs, *parameters)
+        self.wanted = [t for t in self.surface if t.requires_grad]
+        self.allow_unused = allow_unused
+        self.fwd, self.bwd = HPUGraph(), HPUGraph()
+        now()[1].flush()
+        for _ in range(warmups):
+            self._backward(self._forward(forward), None)
+        with graph(self.fwd):
+            outputs = self._forward(forward)
+        self.outputs = outputs
+        self.gradients_of = [torch.zeros_like(o) for o in _tensors(outputs) if o.requires_grad]
+        with graph(self.bwd):
+            self.grads = self._backward(outputs, self.gradients_of)
+        self.function = self._function()
+
+    def _forward(self, forward: Callable[..., Any]) -> list[Any]:
+        outputs, self.structure = pytree.tree_flatten(forward(*pytree.tree_unflatten(self.static, self.spec)))
+        return outputs
+
+    def _backward(self, outputs: Sequence[Any], given: Sequence[torch.Tensor] | None) -> Sequence[Any]:
+        differentiable = [o for o in _tensors(outputs) if o.requires_grad]
+        if not differentiable or not self.wanted:
+            return ()
+        given = [torch.zeros_like(o) for o in differentiable] if given is None else given
+        return torch.autograd.grad(differentiable, self.wanted, given, allow_unused=self.allow_unused)
+
+    def _function(self) -> Any:
+        owner = self
+        with_grad = [o.requires_grad for o in _tensors(self.outputs)]
+
+        class Graphed(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+                for static, tensor in zip(owner.inputs, given, strict=False):
+                    static.detach().copy_(tensor)
+                owner.fwd.replay()
+                made = tuple(o.detach().clone() for o in _tensors(owner.outputs))
+                ctx.mark_non_differentiable(*(m for m, grad in zip(made, with_grad, strict=True) if not grad))
+                return made
+
+            @staticmethod
+            @torch.autograd.function.once_differentiable
+            def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+                due = [g for g, grad in zip(grads, with_grad, strict=True) if grad]
+                for static, g in zip(owner.gradients_of, due, strict=True):
+                    static.copy_(g)
+                owner.bwd.replay()
+                ready = iter(owner.grads)
+                found = [next(ready) if t.requires_grad else None for t in owner.surface]
+                return tuple(None if g is None else g.detach().clone() for g in found)
+
+        return Graphed
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        made = iter(self.function.apply(*_tensors(leaves), *self.surface[len(self.inputs) :]))
+        given = [next(made) if isinstance(o, torch.Tensor) else o for o in self.outputs]
+        return pytree.tree_unflatten(given, self.structure)
+
+
+def make_graphed_callables(
+    callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False,
+    asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
+) -> Any:  # fmt: skip
+    """Callables whose calls replay a graph forward and one backward. callables: modules or functions, or one; their
+    arguments have to be as `sample_args` (a tuple of arguments, or one for each). A module is returned itself; in the
+    other of training and evaluation it runs as before. Raises RuntimeError for modules with hooks."""
+    single = not isinstance(callables, (tuple, list))
+    each, samples = ((callables,), (sample_args,)) if single else (callables, sample_args)
+    made = [_graphed(c, a, num_warmup_iters, allow_unused_input) for c, a in zip(each, samples, strict=True)]
+    return made[0] if single else tuple(made)
+
+
+def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool) -> Any:
+    if not isinstance(each, torch.nn.Module):
+        captured = _Training(each, (), sample, warmups, allow_unused)
+        return lambda *args: captured(pytree.tree_leaves(args))
+    if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks:
+        raise RuntimeError("a module with hooks cannot be graphed: register them afterwards")
+    original, training = each.forward, each.training
+    captured = _Training(original, tuple(each.parameters()), sample, warmups, allow_unused)
+
+    def forward(*args: Any) -> Any:
+        return captured(pytree.tree_leaves(args)) if each.training == training else original(*args)
+
+    each.forward = forward
+    return each
+
+
+class ModuleCacher:
+    """Makes a module's training calls replay graphs, one pair for each kind of call, at most `max_graphs`:
+    `model = ModuleCacher(max_graphs=10)(model=model)`. Calls without gradients run as before."""
+
+    def __init__(self, max_graphs: int = 10) -> None:
+        self.max_graphs = max_graphs
+        self.known: dict[Hashable, _Training] = {}
+
+    def __call__(
+        self, model: torch.nn.Module, use_lfu: bool = False, inplace: bool = True, allow_unused_input: bool = False,
+        asynchronous: bool = False, have_grad_accumulation: bool = False, log_frequency: int = 100,
+        verbose: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
+    ) -> torch.nn.Module:  # fmt: skip
+        """The module, or with inplace=False one that shares its parameters. What is not named here changes nothing."""
+        import copy
+
+        model = model if inplace else copy.copy(model)
+        original = model.forward
+
+        def forward(*args: Any) -> Any:
+            leaves, spec = pytree.tree_flatten(args)
+            usable = model.training and torch.is_grad_enabled() and now()[1].lazy and not now()[1].watching
+            key = _key(leaves, spec, True) if usable else None
+            if key is None or key not in self.known and len(self.known) >= self.max_graphs:
+                return original(*args)
+            if key not in self.known:
+                self.known[key] = _Training(original, tuple(model.parameters()), args, 0, allow_unused_input)
+            return self.known[key](leaves)
+
+        model.forward = forward
+        return model
