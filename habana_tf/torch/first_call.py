@@ -15,7 +15,7 @@ from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.torch import scopes, views
 from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
-from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Where
+from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Where, tensor_at
 from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.meta import raise_as_cpu, tensors, to_meta
 from habana_tf.torch.step import Step
@@ -68,8 +68,7 @@ class _Filling:
         slots = self.entry[1:]
         count = len(self.args)
         named = list(zip(slots[count::2], slots[count + 1 :: 2], strict=True))
-        wheres = [kernel.where(name, self.args, self.kwargs) for name in kernel.writes]
-        step.written = tuple(w for w in wheres if w is not None)
+        step.written = kernel.written(self.args, self.kwargs)
         overwritten = step.written if kernel.row.drops else ()
         arguments = [
             ("literal", None) if k in overwritten else self._argument(a, s)
@@ -98,8 +97,7 @@ class _Filling:
             raise NotRecorded(f"its lowering takes floating-point numbers, not {met[0].dtype}")
 
     def _get(self, where: Where) -> torch.Tensor:
-        found: torch.Tensor = self.args[where] if isinstance(where, int) else self.kwargs[where]
-        return found
+        return tensor_at(where, self.args, self.kwargs)
 
     def _argument(self, a: Any, slot: Any) -> Argument:
         """An argument as data. slot: as it stands in the entry."""
@@ -129,7 +127,9 @@ class _Filling:
     def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> Target:
         """What an argument that is written was before; no contents where all of it is replaced."""
         t = self._get(where)
-        slot = slots[where] if isinstance(where, int) else named[where]
+        whole, place = where if isinstance(where, tuple) else (where, None)
+        slot = slots[whole] if isinstance(whole, int) else named[whole]
+        slot = slot if place is None else slot[place]
         if isinstance(slot, Number):
             raise RuntimeError("Expected all tensors to be on the same device: what is written is on the CPU")
         if slot[0] == WHOLE:

@@ -17,8 +17,8 @@ WHOLE = "whole"
 """Stands in an entry in the place of contents that are not read."""
 Operand = Any
 """A tensor in an entry: the contents of its storage, alone or with its shape, strides and offset."""
-Where = int | str
-"""An argument: by its position, or by its name."""
+Where = int | str | tuple[int | str, int]
+"""An argument: by its position, or by its name; of a list of tensors with the place in it."""
 
 
 class Number(NamedTuple):
@@ -81,12 +81,33 @@ class Kernel:
         """A call's arguments as `stock` takes them."""
         return (args, kwargs) if self.row.given is None else (self.row.given(*args, **kwargs), {})
 
-    def where(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Where | None:
+    def written(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Where, ...]:
+        """The tensors that a call writes."""
+        found: list[Where] = []
+        for name in self.writes:
+            where = self.where(name, args, kwargs)
+            if where is None:
+                continue
+            value = args[where] if isinstance(where, int) else kwargs[where]
+            found += [(where, k) for k in range(len(value))] if isinstance(value, (list, tuple)) else [where]
+        return tuple(found)
+
+    def where(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> int | str | None:
         """Where a call has an argument; None where it has none or None."""
         at = self.names.index(name)
         if at < len(args):
             return at if args[at] is not None else None
         return name if kwargs.get(name) is not None else None
+
+
+def tensor_at(where: Where, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+    """The tensor of a call that is there."""
+    if isinstance(where, tuple):
+        where, place = where
+        found: torch.Tensor = (args[where] if isinstance(where, int) else kwargs[where])[place]
+        return found
+    found = args[where] if isinstance(where, int) else kwargs[where]
+    return found
 
 
 def _overload(name: str) -> Any:

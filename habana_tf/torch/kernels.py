@@ -14,6 +14,7 @@ from habana_tf.torch import fallback, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.element_types import DLPACK
+from habana_tf.torch.fused import Fused
 from habana_tf.torch.kernel import Kernel, NotRecorded
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.recording import Recorder
@@ -64,7 +65,8 @@ class Kernels:
                 own[name] = kernel
             else:
                 self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
-        for name, call in Composed(self.recorder, own).kernels().items():
+        composed = Composed(self.recorder, own).kernels() | Fused(self.recorder, own).kernels()
+        for name, call in composed.items():
             self._aten.impl(name, call, _KEY)
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)

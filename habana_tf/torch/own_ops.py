@@ -43,6 +43,10 @@ def _written(x: torch.Tensor, *rest: Any) -> torch.Tensor:
     return x
 
 
+def _nothing(*args: Any) -> tuple[()]:
+    return ()
+
+
 def _sequence(count: int, start: Any, step: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(count, dtype=dtype, device="meta")
 
@@ -128,6 +132,15 @@ _OPS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "gru_cell_backward": (
         "Tensor grad_hy, Tensor workspace, bool has_bias", "(Tensor, Tensor, Tensor, Tensor, Tensor)",
         _gru_cell_backward,
+    ),
+    "fused_adam_": (
+        "Tensor(a!)[] weights, Tensor[] grads, Tensor(b!)[] means, Tensor(c!)[] squares, Tensor(d!)[] largest, "
+        "Tensor[] steps, Scalar lr, float keep1, float log1, float keep2, float log2, float? decay, float eps, "
+        "bool maximize, bool decoupled", "()", _nothing,
+    ),
+    "fused_sgd_": (
+        "Tensor(a!)[] weights, Tensor[] grads, Tensor(b!)[] velocities, Scalar lr, float momentum, float keep, "
+        "float? decay, bool nesterov, bool maximize, bool first", "()", _nothing,
     ),
     "dropout": (f"Tensor x, float p, {_STREAM}", "(Tensor, Tensor)", _dropout),
     **{

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from habana_tf.torch.first_call import step_of
-from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Drawn, Kernel, NotRecorded, Number, Operand
+from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, tensor_at
 from habana_tf.torch.launch import Launch, Watched, aligned
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Block, Memory
@@ -184,11 +184,11 @@ class Recorder:
             self._pending[block.address] = block
             made.append(t)
         for k, where in enumerate(step.written):
-            block = memory.of(args[where] if isinstance(where, int) else kwargs[where])
+            block = memory.of(tensor_at(where, args, kwargs))
             block.value = (index, len(step.fresh) + k)
             self._pending[block.address] = block
         for where in step.returned:
-            made.append(args[where] if isinstance(where, int) else kwargs[where])
+            made.append(tensor_at(where, args, kwargs))
         return made[0] if step.single else tuple(made)
 
     @property

@@ -22,12 +22,13 @@ from habana_tf.torch.ops import (
     recurrent,
     reductions,
     resizing,
+    updates,
 )
 from habana_tf.torch.ops.row import ROWS, Row
 
 FAMILIES = (
     activations, averages, comparisons, creation, elementwise, functions, gru, indexing, joining, losses, normalization,
-    ordering, padding, pooling, products, random, recurrent, reductions, resizing,
+    ordering, padding, pooling, products, random, recurrent, reductions, resizing, updates,
 )  # fmt: skip
 
 
