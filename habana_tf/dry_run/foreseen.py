@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf.card.model.kernels import nbytes, size
@@ -17,6 +16,7 @@ from habana_tf.card.prediction.prediction import HostOp, Transfer
 from habana_tf.cluster.cluster import Cluster
 from habana_tf.cluster.lower import ClusterLowering
 from habana_tf.cluster.lowering_context import LoweringError
+from habana_tf.dry_run.found import Foreseen, PredictionError
 from habana_tf.dry_run.sizes import BOUNDS, Bound, Sizes
 from habana_tf.graph.ops import FORWARDING, RESOURCE, input_types, output_types
 from habana_tf.graph.rehearsal import rehearse
@@ -36,26 +36,6 @@ QUIET = frozenset(
 )
 """Ops that move or name what is there already: neither the card nor the host has work with them."""
 ARGUMENTS = ("Placeholder", "_Arg", "Arg")
-
-
-class PredictionError(RuntimeError):
-    """Nothing can be predicted; the message says what is missing."""
-
-
-@dataclass
-class Foreseen:
-    """Launches in the order of the graph; arguments: the function's, by name, of which `fed` has the bytes that
-    launches read; transfers: what ops of the host give to launches and take from them; loops: of the host, whose trips
-    are not known; work of the host; sizes that depend on values; the pass's record of each graph."""
-
-    launches: list[Lowered] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
-    fed: dict[str, int] = field(default_factory=dict)
-    transfers: list[Transfer] = field(default_factory=list)
-    loops: list[str] = field(default_factory=list)
-    host: list[HostOp] = field(default_factory=list)
-    bounds: list[Bound] = field(default_factory=list)
-    records: list[GraphRecord] = field(default_factory=list)
 
 
 def foresee(function: Any, examples: Sequence[Any | None] = ()) -> Foreseen:

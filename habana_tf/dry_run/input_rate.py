@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from habana_tf.card.model.host import UNKNOWN, Host
-from habana_tf.dry_run.foreseen import PredictionError
+from habana_tf.dry_run.found import PredictionError
 
 SECONDS = 3.0
 """How long a pipeline is measured for, at most by one batch longer."""

@@ -19,7 +19,7 @@ from habana_tf.card.prediction.limits import limits, pipelines
 from habana_tf.card.prediction.plan import WATTS, Plan, PlanRow
 from habana_tf.card.prediction.target import Target
 from habana_tf.card.prediction.target import target as parsed
-from habana_tf.dry_run.foreseen import Foreseen
+from habana_tf.dry_run.found import Foreseen
 from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.predict import foreseen, moved
 from habana_tf.dry_run.traced import as_specs, batch_of, examples_with, with_batch

@@ -8,12 +8,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from habana_tf import loader, settings
+from habana_tf import settings
 from habana_tf.card.model.host import UNKNOWN, Host
 from habana_tf.card.model.parameters import FITTED, LATEST, check_release
 from habana_tf.card.model.step_time import step_time
 from habana_tf.card.prediction.prediction import Prediction, Transfer
-from habana_tf.dry_run.foreseen import Foreseen, PredictionError, foresee
+from habana_tf.dry_run import module
+from habana_tf.dry_run.found import Foreseen, PredictionError
 from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.resident import argument_names, resident_names
 from habana_tf.dry_run.traced import as_specs, batch_of, examples_of, traced, unpacked
@@ -30,10 +31,16 @@ Habana's own models have none of them, and what Keras makes its GELU of."""
 def predict(
     fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
     optimizer: Any = None, host: Host | None = None, dataset: Any = None, box: str | None = None,
-    release: str = LATEST, accumulate: int = 1, resident: Any = None,
+    release: str = LATEST, accumulate: int = 1, resident: Any = None, loss: Any = None,
 ) -> Prediction:  # fmt: skip
     """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
     makes an optimizer's and metrics' variables from, and nothing large stays allocated.
+
+    For PyTorch: fn_or_model is a torch.nn.Module, on any device, `meta` included; inputs: what it is called with, then
+    the targets of `loss`, if that takes any; one dict of tensors by name is allowed. Without `loss` and `optimizer` a
+    forward pass is predicted, else a training step. loss: a function of the outputs and the targets; without one the
+    output's own `loss`, or one of ours as below. optimizer: one of torch.optim, an object (whose class and settings are
+    taken), a class, a function of the parameters, or a name. precision "bf16" is autocast's. See docs/torch.md.
 
     fn_or_model: a function, which is predicted as it is, or a Keras model, whose training step is: forward, loss,
     gradients, the optimizer's update, and with several cards the sum of gradients. inputs: the function's arguments, or
@@ -69,6 +76,16 @@ def predict(
     known = chip_named(chip)
     if cards < 1:
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
+    if module.is_module(fn_or_model):
+        if dataset is not None:
+            raise PredictionError("dataset= is of tf.data: of a module's, give host=habana_tf.Host(input_rate=...)")
+        if not inputs:
+            raise PredictionError("predict(module, x): give the inputs, as tensors (of any device) or shapes")
+        batch, found = module.foreseen(module.Asked(fn_or_model, inputs, loss, optimizer), precision)
+        why, fed = module.precision_why(precision), host or UNKNOWN
+        return costed(found, batch, known.name, cards, precision, why, fed, box, release, accumulate, resident)
+    if loss is not None:
+        raise PredictionError("loss= is of a torch.nn.Module: a Keras model has the one that it is compiled with")
     specs = as_specs(inputs)
     batch, found = foreseen(fn_or_model, specs, precision, optimizer, examples_of(inputs))
     why, fed = precision_why(fn_or_model, precision), fed_by(host, dataset, specs)
@@ -93,6 +110,9 @@ def foreseen(
 ) -> tuple[int, Foreseen]:  # fmt: skip
     """What a step would launch, and its batch: all that does not depend on the chip or the cards."""
     import tensorflow as tf
+
+    from habana_tf import loader
+    from habana_tf.dry_run.foreseen import foresee
 
     if not tf.executing_eagerly():
         raise PredictionError("predict() traces functions by itself: call it outside tf.function and graph mode")

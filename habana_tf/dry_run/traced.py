@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from habana_tf.dry_run.foreseen import PredictionError
+from habana_tf.dry_run.found import PredictionError
 from habana_tf.dry_run.weightless import Zeros, without_values
 
 EXAMPLE = 65536

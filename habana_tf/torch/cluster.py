@@ -21,12 +21,12 @@ import ast
 import functools
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp, Ref
+from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp, Ref, Role
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.ir.primitives import Node
@@ -75,6 +75,11 @@ class TorchOp(ClusterOp):
     record: RecordedOp
     floats: int = -1
     integers: int = -1
+    told: tuple[tuple[Ref, Role], ...] = ()
+    """What is known of the cluster's tensors in a training step; one op has it for all."""
+
+    def roles(self) -> Iterable[tuple[Ref, Role]]:
+        return self.told
 
     def lower(self, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:
         overload, arguments, _, results = self.record

@@ -26,6 +26,8 @@ NO_ROW = "it has no row in the table of overloads"
 
 def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
     """The results of an overload on the CPU, as tensors of the device."""
+    if recorder.unrun is not None:
+        return recorder.unrun.left_to_cpu(overload, args, kwargs)
     if placements.note_cpu_op(str(overload), device_state.PYTORCH, why, layer(scopes.now())):
         log.warning("%s runs on the CPU: %s", overload, why)
     given = any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))

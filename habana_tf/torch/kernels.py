@@ -148,6 +148,8 @@ class Kernels:
         turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg()
         if source.device.type == "hpu" and target.device.type == "hpu" and not turned:
             self._recorded(self._copy, target, source)
+        elif self.recorder.unrun is not None:
+            self.recorder.unrun.copied(source, target)
         elif target.device.type == "hpu":
             given = fallback.host_view(self.recorder, source, False) if source.device.type == "hpu" else source
             to = fallback.host_view(self.recorder, target, True)

@@ -39,10 +39,12 @@ _MOST_OF_AN_OP = 64
 
 
 class Recorder:
-    """The recording of one card. lazy: whether ops wait for `flush`."""
+    """The recording of one card. lazy: whether ops wait for `flush`. unrun: what notes copies and ops on the CPU where
+    nothing is run (see `torch.unrun`)."""
 
     def __init__(self, memory: Memory, lazy: bool) -> None:
         self.memory, self.lazy = memory, lazy
+        self.unrun: Any = None
         self.lock = threading.RLock()
         self.programs = 0
         self.host_uses = 0

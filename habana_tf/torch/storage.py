@@ -17,7 +17,7 @@ import ctypes
 import gc
 import mmap
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,7 +176,11 @@ class Memory:
     def collect(self, unused: Any) -> None:
         """Takes blocks back whose tensors are gone. unused: of a block whether the recorded program does not read it;
         one that it reads is left until `release`."""
-        for address in _bridge.dead_tensors():
+        self.died(_bridge.dead_tensors(), unused)
+
+    def died(self, addresses: Iterable[int], unused: Any) -> None:
+        """As `collect`, of the blocks at these addresses."""
+        for address in addresses:
             block = self.blocks.get(address)
             if block is not None:
                 block.lent = False

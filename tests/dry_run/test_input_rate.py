@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from habana_tf.card.model.host import UNKNOWN, Host
 from habana_tf.dry_run import input_rate as measured
-from habana_tf.dry_run.foreseen import Foreseen, PredictionError
+from habana_tf.dry_run.found import Foreseen, PredictionError
 from habana_tf.dry_run.input_rate import fed_by, input_rate
 from tests.child import on_hpu
 

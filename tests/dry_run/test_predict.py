@@ -191,7 +191,7 @@ def test_what_stays_on_the_cpu_is_named() -> None:
 @on_hpu
 def test_errors_say_what_to_do() -> None:
     import habana_tf
-    from habana_tf.dry_run.foreseen import PredictionError
+    from habana_tf.dry_run.found import PredictionError
 
     for call, said in (
         (lambda: habana_tf.predict(tf.nn.relu), "give the inputs"),

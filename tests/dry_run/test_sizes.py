@@ -110,7 +110,7 @@ def test_bounds_are_the_sizes_of_the_largest_run() -> None:
 @on_hpu
 def test_a_value_that_is_a_size_is_given_as_an_array() -> None:
     import habana_tf
-    from habana_tf.dry_run.foreseen import PredictionError
+    from habana_tf.dry_run.found import PredictionError
 
     first = tf.function(lambda x, n: x[:n] * 2.0)
     found = habana_tf.predict(first, (64, 32), np.array(7, "i4"))

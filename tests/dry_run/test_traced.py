@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from habana_tf.dry_run import traced
-from habana_tf.dry_run.foreseen import PredictionError
+from habana_tf.dry_run.found import PredictionError
 from tests.child import on_hpu
 
 layers = tf.keras.layers

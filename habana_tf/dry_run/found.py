@@ -1,0 +1,33 @@
+"""What a front end finds out about a step without running it: the input of a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.prediction.prediction import HostOp, Transfer
+
+if TYPE_CHECKING:
+    from habana_tf.dry_run.sizes import Bound
+    from habana_tf.graph.report import GraphRecord
+
+
+class PredictionError(RuntimeError):
+    """Nothing can be predicted; the message says what is missing."""
+
+
+@dataclass
+class Foreseen:
+    """Launches in the order of the graph; arguments: the function's, by name, of which `fed` has the bytes that
+    launches read; transfers: what ops of the host give to launches and take from them; loops: of the host, whose trips
+    are not known; work of the host; sizes that depend on values; the pass's record of each graph."""
+
+    launches: list[Lowered] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+    fed: dict[str, int] = field(default_factory=dict)
+    transfers: list[Transfer] = field(default_factory=list)
+    loops: list[str] = field(default_factory=list)
+    host: list[HostOp] = field(default_factory=list)
+    bounds: list[Bound] = field(default_factory=list)
+    records: list[GraphRecord] = field(default_factory=list)
