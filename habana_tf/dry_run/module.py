@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +86,14 @@ def _launch(each: Unrun, found: Foreseen) -> Lowered:
     from habana_tf.torch.cluster import cluster_of, signature
 
     cluster = cluster_of(each.recording)
+    read = {ref for node in cluster.nodes for ref in node.inputs}
     for k, place in enumerate(each.places):
         kind, _, name = place.partition(":")
         variable = kind in (WEIGHT, STATE)
-        cluster.inputs[k] = replace(cluster.inputs[k], name=name or f"input_{k}", variable=variable)
+        unread = not place and (-1, k) not in read  # it was written over whole: the card need not have it
+        cluster.inputs[k] = replace(
+            cluster.inputs[k], name=name or f"input_{k}", variable=variable, host=unread
+        )  # fmt: skip
     _tell_roles(cluster, each)
     made = lowered(cluster, [shape for _, shape, _ in signature(each.recording)], [None] * len(cluster.inputs))
     for k, place in enumerate(each.places):
@@ -138,10 +142,12 @@ class _Step:
         if precision == "bf16":
             context = torch.autocast("hpu", dtype=torch.bfloat16)
         self.unrunner.forget()
-        with torch.set_grad_enabled(self.asked.trains):
+        with torch.set_grad_enabled(self.asked.trains), _attention_in_bf16():
             with context:
                 outputs = self.module(*args, **kwargs)
                 loss = self._loss(outputs, targets) if self.asked.trains else None
+            if loss is not None:
+                outputs = None  # else the program would write them
             if loss is not None:
                 loss.backward()
                 weights = [p for p in self.module.parameters() if p.grad is not None]
@@ -238,6 +244,19 @@ class _Step:
         if total is None:
             raise PredictionError("the module gives no tensor that a loss could be of: give loss=")
         return total
+
+
+@contextmanager
+def _attention_in_bf16() -> Iterator[None]:
+    """Attention on bf16 has products of bf16, as a card's has, and not of fp32."""
+    from torch.backends import cuda  # the switch of the formula that all devices share is there
+
+    before = cuda.fp16_bf16_reduction_math_sdp_allowed()
+    cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    try:
+        yield
+    finally:
+        cuda.allow_fp16_bf16_reduction_math_sdp(before)
 
 
 def _inner(module: Any) -> Any:

@@ -65,8 +65,8 @@ class Kernels:
                 own[name] = kernel
             else:
                 self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
-        composed = Composed(self.recorder, own).kernels() | Fused(self.recorder, own).kernels()
-        for name, call in composed.items():
+        self._others = [Composed(self.recorder, own), Fused(self.recorder, own)]
+        for name, call in (item for part in self._others for item in part.kernels().items()):
             self._aten.impl(name, call, _KEY)
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)
@@ -76,6 +76,11 @@ class Kernels:
     def _kernel(self, name: str) -> Callable[..., Any]:
         """What records calls of a row."""
         return functools.partial(self._recorded, Kernel.of(rows()[name]))
+
+    def record_into(self, recorder: Recorder) -> None:
+        """Has calls recorded by another recorder from now on."""
+        for part in (self, *self._others):
+            part.recorder = recorder
 
     def _recorded(self, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -180,11 +180,13 @@ def recorded(device: Device) -> Iterator[Unrunner]:
     real, unrunner, random = device.recorder, Unrunner(), random_state.default.get_state()
     with real.lock:
         real.flush()
-        device.kernels.recorder = unrunner
+        device.recorder = unrunner
+        device.kernels.record_into(unrunner)
         try:
             yield unrunner
         finally:
-            device.kernels.recorder = real
+            device.recorder = real
+            device.kernels.record_into(real)
             random_state.default.set_state(random)
             gc.collect()
             memory = unrunner.memory
