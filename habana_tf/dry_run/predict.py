@@ -78,14 +78,14 @@ def predict(
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
     if module.is_module(fn_or_model):
         if dataset is not None:
-            raise PredictionError("dataset= is of tf.data: of a module's, give host=habana_tf.Host(input_rate=...)")
+            raise ValueError("dataset= is of tf.data: of a module's, give host=habana_tf.Host(input_rate=...)")
         if not inputs:
-            raise PredictionError("predict(module, x): give the inputs, as tensors (of any device) or shapes")
+            raise ValueError("predict(module, x): give the inputs, as tensors (of any device) or shapes")
         batch, found = module.foreseen(module.Asked(fn_or_model, inputs, loss, optimizer), precision)
         why, fed = module.precision_why(precision), host or UNKNOWN
         return costed(found, batch, known.name, cards, precision, why, fed, box, release, accumulate, resident)
     if loss is not None:
-        raise PredictionError("loss= is of a torch.nn.Module: a Keras model has the one that it is compiled with")
+        raise ValueError("loss= is of a torch.nn.Module: a Keras model has the one that it is compiled with")
     specs = as_specs(inputs)
     batch, found = foreseen(fn_or_model, specs, precision, optimizer, examples_of(inputs))
     why, fed = precision_why(fn_or_model, precision), fed_by(host, dataset, specs)

@@ -174,7 +174,7 @@ def test_a_step_that_asks_for_values_says_where() -> None:
     kept = torch.ones(3).to("hpu")
     for wrong, error in (
         (lambda: habana_tf.predict(Branches(), (4, 4)), PredictionError),
-        (lambda: habana_tf.predict(_model()), PredictionError),
+        (lambda: habana_tf.predict(_model()), ValueError),
         (lambda: habana_tf.predict(_model(), (4, WIDTH), precision="int8"), ValueError),
         (lambda: habana_tf.predict(_model(), (4, WIDTH), optimizer="no such"), ValueError),
     ):
