@@ -65,7 +65,7 @@ class Kernels:
                 own[name] = kernel
             else:
                 self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
-        self._others = [Composed(self.recorder, own), Fused(self.recorder, own)]
+        self._others: list[Composed | Fused] = [Composed(self.recorder, own), Fused(self.recorder, own)]
         for name, call in (item for part in self._others for item in part.kernels().items()):
             self._aten.impl(name, call, _KEY)
         self._copy = Kernel.of(rows()["copy_"])
@@ -79,7 +79,8 @@ class Kernels:
 
     def record_into(self, recorder: Recorder) -> None:
         """Has calls recorded by another recorder from now on."""
-        for part in (self, *self._others):
+        self.recorder = recorder
+        for part in self._others:
             part.recorder = recorder
 
     def _recorded(self, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
