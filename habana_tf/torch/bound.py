@@ -12,9 +12,9 @@ What is bound holds for arguments whose memory has the same layout; for others t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,10 +24,8 @@ from habana_tf.torch.launch import Launch, Watched, aligned
 from habana_tf.torch.storage import Block, Memory
 
 
-@dataclass(frozen=True)
-class _Met:
-    """An argument on the device as it was met: the contents of its block and its view of them. whole: of a tensor
-    without elements nothing matters."""
+class _Met(NamedTuple):
+    """An argument on the device as it was met: which it is, the contents of its block and its view of them."""
 
     place: int
     shape: tuple[int, ...]
@@ -36,80 +34,78 @@ class _Met:
     offset: int
 
 
-_ARGUMENT, _FIXED, _SCRATCH, _RESULT = range(4)
-"""Where an address comes from: an argument, what the graph holds, memory for this run only, a result."""
-_Address = tuple[int, int]
-"""One of these, and which argument, address, size, or number of the result's storage."""
+_view = functools.partial(torch.ops.aten.as_strided.default._op_dk, torch._C.DispatchKey.CPU)
+"""A view for AOTAutograd, which keeps account of what is a view itself: past autograd and our kernel of it."""
 _Storage = tuple[Any, ...]
 """What `Memory.tensor` takes for the first tensor of a new storage."""
 
 
 class Bound:
-    """A program with where its addresses come from. Made by `bind`."""
+    """A program with where its addresses come from. Made by `bind`.
+
+    met: the arguments on the device, on so many `distinct` blocks. storages: what `Memory.tensor` takes for new ones;
+    scratch: bytes of what is memory for a run only; fixed: addresses of what the graph holds. inputs, outputs: places
+    in the list of all these together; outside: those of outputs that may count as HBM for the first time. results: each
+    from the arguments and the tensors of `storages`. hosts, drawn: numbers that are not those of the recording.
+    """
 
     def __init__(self, memory: Memory, launch: Launch | None) -> None:
         self.memory, self.launch = memory, launch
         self.met: list[_Met] = []
         self.distinct = 0
-        self.inputs: list[_Address] = []
-        self.outputs: list[_Address] = []
+        self.fixed: list[int] = []
+        self.scratch: list[int] = []
+        self.inputs: list[int] = []
+        self.outputs: list[int] = []
+        self.outside: list[int] = []
         self.storages: list[_Storage] = []
         self.results: list[Callable[[Sequence[Any], list[torch.Tensor]], Any]] = []
         self.vectors: list[Any] = []
+        self.vector_addresses: list[int] = []
         self.hosts: list[tuple[int, int, int]] = []
         self.drawn: list[tuple[int, Drawn]] = []
 
-    def blocks(self, args: Sequence[Any]) -> dict[int, Block] | None:
+    def blocks(self, args: Sequence[Any]) -> list[Block] | None:
         """The block of each argument that is on the device; None where one has another layout than was bound."""
         known = self.memory.blocks
-        found: dict[int, Block] = {}
-        for m in self.met:
-            t = args[m.place]
+        found = []
+        for place, shape, dtype, strides, offset in self.met:
+            t = args[place]
             block = known.get(t.untyped_storage().data_ptr())
             if (
-                block is None or block.shape != m.shape or block.dtype is not m.dtype or t.stride() != m.strides
-                or t.storage_offset() != m.offset
+                block is None or block.shape != shape or block.dtype is not dtype or t.stride() != strides
+                or t.storage_offset() != offset
             ):  # fmt: skip
                 return None
-            found[m.place] = block
-        return found if len({id(b) for b in found.values()}) == self.distinct else None
+            found.append(block)
+        return found if len(set(map(id, found))) == self.distinct else None
 
-    def run(self, args: Sequence[Any], blocks: dict[int, Block]) -> list[Any]:
+    def run(self, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
         """The results. blocks: of the arguments. Raises what `Launch.run` raises, and torch.OutOfMemoryError."""
         memory = self.memory
         made: list[torch.Tensor] = []
-        given: list[Block] = []
         for storage in self.storages:
             t, block = memory.tensor(*storage)
             made.append(t)
-            given.append(block)
+            blocks.append(block)
         if self.launch is not None:
             scratch: list[Block] = []
-
-            def block_of(kind: int, k: int) -> Block:
-                if kind == _SCRATCH:
-                    scratch.append(memory.workspace(k))
-                    return scratch[-1]
-                return blocks[k] if kind == _ARGUMENT else given[k]
-
             try:
-                inputs = [k if kind == _FIXED else block_of(kind, k).address for kind, k in self.inputs]
-                outputs = []
-                for kind, k in self.outputs:
-                    if kind == _FIXED:
-                        outputs.append(k)
-                        continue
-                    block = block_of(kind, k)
-                    if not block.counted:
-                        memory.count(block)
-                    outputs.append(block.address)
-                self._read_numbers(args)
-                inputs += [v.ctypes.data for v in self.vectors if len(v)]
-                self.launch.run(inputs, outputs)
+                for size in self.scratch:
+                    scratch.append(memory.workspace(size))
+                blocks += scratch
+                for k in self.outside:
+                    if not blocks[k].counted:
+                        memory.count(blocks[k])
+                table = [block.address for block in blocks] + self.fixed
+                inputs = [table[k] for k in self.inputs]
+                if self.hosts or self.drawn:
+                    self._read_numbers(args)
+                self.launch.run(inputs + self.vector_addresses, [table[k] for k in self.outputs])
             finally:
                 for block in scratch:
                     memory.release(block)
-        memory.publish()
+            memory.publish()
         return [result(args, made) for result in self.results]
 
     def _read_numbers(self, args: Sequence[Any]) -> None:
@@ -130,38 +126,63 @@ def bind(
     launch, read, written = watched.launches[0] if watched.launches else (None, [], [])
     bound = Bound(memory, launch)
     owners: dict[int, int] = {}
-    for place, t in enumerate(args):
+    for k, t in enumerate(args):
         if isinstance(t, torch.Tensor) and t.device.type == "hpu":
             block = memory.of(t)
-            owners.setdefault(id(block), place)
-            bound.met.append(_Met(place, block.shape, block.dtype, t.stride(), t.storage_offset()))
+            owners.setdefault(id(block), len(bound.met))
+            bound.met.append(_Met(k, block.shape, block.dtype, t.stride(), t.storage_offset()))
     bound.distinct = len(owners)
+    if any(
+        t.dtype is not memory.of(t).dtype for t in results if isinstance(t, torch.Tensor) and t.device.type == "hpu"
+    ):
+        return None  # a view of another type
     fixed = {id(memory.of(t)) for t in kept if t.device.type == "hpu"}
     fresh: dict[int, int] = {}
     for r in results:
         bound.results.append(_result(bound, r, owners, fixed, fresh, args))
 
-    def address(block: Block) -> _Address:
-        key = id(block)
-        if key in owners:
-            return _ARGUMENT, owners[key]
-        if key in fixed:
-            return _FIXED, block.address
-        return (_RESULT, fresh[key]) if key in fresh else (_SCRATCH, block.size)
-
-    bound.inputs, bound.outputs = [address(b) for b in read], [address(b) for b in written]
+    _place(bound, read, written, owners, fresh, fixed)
     for numbers, dtype in zip(watched.numbers, (np.float32, np.int64), strict=True):
         assert isinstance(numbers, list)
         vector = aligned(len(numbers), dtype)
         vector[:] = numbers
         bound.vectors.append(vector)
-    for kind, place, host in watched.hosts:
+        if numbers:
+            bound.vector_addresses.append(vector.ctypes.data)
+    for kind, number, host in watched.hosts:
         argument = next((k for k, a in enumerate(args) if a is host), None)
         if argument is None:
             return None
-        bound.hosts.append((int(kind == "integer"), place, argument))
+        bound.hosts.append((int(kind == "integer"), number, argument))
     bound.drawn = watched.drawn
     return bound
+
+
+def _place(
+    bound: Bound, read: Sequence[Block], written: Sequence[Block], owners: dict[int, int], fresh: dict[int, int],
+    fixed: set[int],
+) -> None:  # fmt: skip
+    """Says where the addresses of a program come from. owners, fresh: by the identity of its block the place of an
+    argument among those met, and of a storage; fixed: the identities of what the graph holds."""
+    scratch: dict[int, int] = {}
+    held: dict[int, int] = {}
+    everything = [*read, *written]
+    for block in everything:
+        key = id(block)
+        if key in fixed:
+            held.setdefault(key, len(held))
+        elif key not in owners and key not in fresh and key not in scratch:
+            scratch[key] = len(scratch)
+            bound.scratch.append(block.size)
+    bound.fixed = [block.address for block in {id(b): b for b in everything if id(b) in held}.values()]
+    kinds = owners, fresh, scratch, held
+    ends = (0, len(bound.met), len(bound.met) + len(fresh), len(bound.met) + len(fresh) + len(scratch))
+
+    def place(block: Block) -> int:
+        return next(end + of[id(block)] for end, of in zip(ends, kinds, strict=True) if id(block) in of)
+
+    bound.inputs, bound.outputs = [place(b) for b in read], [place(b) for b in written]
+    bound.outside = [k for k in bound.outputs if k < ends[-1]]
 
 
 def _result(
@@ -177,17 +198,17 @@ def _result(
     block = bound.memory.of(r)
     shape, strides, offset = tuple(r.shape), r.stride(), r.storage_offset()
     if id(block) in owners:
-        owner = owners[id(block)]
-        return lambda args, made: args[owner].as_strided(shape, strides, offset)
+        owner = bound.met[owners[id(block)]].place
+        return lambda args, made: _view(args[owner], shape, strides, offset)
     if id(block) in fixed:
         return lambda args, made: r
     if id(block) in fresh:
         first = fresh[id(block)]
-        return lambda args, made: made[first].as_strided(shape, strides, offset)
+        return lambda args, made: _view(made[first], shape, strides, offset)
     k = fresh[id(block)] = len(bound.storages)
-    if offset == 0 and r.dtype is block.dtype:
+    if offset == 0:
         bound.storages.append((shape, strides, r.dtype, block.size, block.shape))
         return lambda args, made: made[k]
     flat = (block.size // block.dtype.itemsize,)
     bound.storages.append((flat, (1,), block.dtype, block.size, block.shape))
-    return lambda args, made: made[k].as_strided(shape, strides, offset)
+    return lambda args, made: _view(made[k], shape, strides, offset)
