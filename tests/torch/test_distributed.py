@@ -55,6 +55,11 @@ def reductions():
     large = torch.arange(700_000, dtype=torch.float32).to(hpu) + rank  # several pieces of the exchange
     dist.all_reduce(large)
     same(large, size * np.arange(700_000) + sum(range(size)))
+    with torch.inference_mode():
+        for op, wanted in ((R.SUM, [sum(range(size)), 7 * size]), (R.AVG, [sum(range(size)) // size, 7])):
+            t = torch.tensor([rank, 7], device=hpu)
+            dist.all_reduce(t, op)
+            same(t, wanted)
     a, b = on_card(rank), on_card(rank, 1)
     dist.all_reduce_coalesced([a, b])
     same(a, [sum(range(size))]), same(b, [sum(range(size)), size])

@@ -79,3 +79,13 @@ def test_hugging_face() -> None:
     printed = _run("hugging_face.py")
     assert "weights on hpu:0" in printed
     assert _percent(printed, "test accuracy:") > 95
+
+
+@needs("lightning")
+@pytest.mark.parametrize("devices", ["1", "2"])
+def test_lightning(devices: str) -> None:
+    printed = _run(
+        "with_lightning.py", "--devices", devices, "--precision", "bf16-mixed" if devices == "2" else "32-true"
+    )
+    assert f"on {devices} card(s), hpu" in printed
+    assert _percent(printed, "test accuracy:") > 95

@@ -125,9 +125,14 @@ class HcclGroup(dist.ProcessGroup):
     def _on_host(self, value: Any, write: bool, flat: bool) -> Any:
         """An argument with tensors of the CPU in the place of those of the device, on their memory."""
         if isinstance(value, torch.Tensor) and value.device.type == "hpu":
-            host = fallback.host_view(self._recorder, value, write)
+            host = self._host_view(value, write)
             return host.view(-1) if flat and host.is_contiguous() else host
         return [self._on_host(x, write, flat) for x in value] if isinstance(value, (list, tuple)) else value
+
+    def _host_view(self, t: torch.Tensor, write: bool) -> torch.Tensor:
+        """One that other threads may write: PyTorch forbids them to write what was made in inference mode."""
+        with torch.inference_mode(False):
+            return fallback.host_view(self._recorder, t, write)
 
     def _what(self, name: str) -> str:
         """A collective of this rank, for errors."""
@@ -153,9 +158,9 @@ class HcclGroup(dist.ProcessGroup):
         mean = op == dist.ReduceOp.AVG
         if self._exchange is None or not (mean or op == dist.ReduceOp.SUM):
             return None
-        if not all(t.dtype in _SUMMED and t.is_contiguous() and not (mean and t.dtype == torch.int64) for t in tensors):
+        if not all(t.dtype in _SUMMED and t.is_contiguous() for t in tensors):
             return None
-        hosts = [fallback.host_view(self._recorder, t, True) for t in tensors]
+        hosts = [self._host_view(t, True) for t in tensors]
         number, first, timeout = self._exchange, self._sums, self._timeout(options)
         self._sums += len(hosts)
 
@@ -164,7 +169,7 @@ class HcclGroup(dist.ProcessGroup):
                 key, place = first + k, t.data_ptr()
                 _bridge.run_sum(number, key, _SUMMED[t.dtype], t.numel(), place, place, timeout)
                 if mean:
-                    t.div_(self.size())
+                    t.div_(self.size(), rounding_mode=None if t.is_floating_point() else "trunc")
 
         if self._thread is None:
             self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="hccl")
