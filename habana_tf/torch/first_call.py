@@ -82,6 +82,8 @@ class _Filling:
         returned = [kernel.where(name, self.args, self.kwargs) for name in kernel.returns if name is not None]
         step.returned = tuple(w for w in returned if w is not None)
         step.single = not isinstance(made, (tuple, list))
+        alone = len(step.fresh) == 1 and step.fresh[0] is not None
+        step.plain = step.single and alone and not step.written and not step.returned
         updated = [(tuple(self._get(w).shape), PRIMITIVE[self._get(w).dtype].label, None) for w in step.written]
         step.record = (kernel.row.name, tuple(arguments), tuple(targets), (*given, *updated))
         step.new = tuple(self.new[place] for place in sorted(self.new))

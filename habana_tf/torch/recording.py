@@ -36,6 +36,7 @@ MOST_STEPS = 200_000
 """Nodes of the tree before it is begun anew."""
 _MOST_OF_AN_OP = 64
 """Numbers that one op may read."""
+_FULL = MOST_NUMBERS - _MOST_OF_AN_OP
 
 
 class Recorder:
@@ -57,6 +58,8 @@ class Recorder:
         self._pending: dict[int, Block] = {}
         self._numbers: tuple[list[float], list[int]] = ([], [])
         self._vectors = [aligned(MOST_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
+        self._addresses = [vector.ctypes.data for vector in self._vectors]
+        self._blocks = memory.blocks
 
     # -- recording ----------------------------------------------------------------------------------------
 
@@ -79,18 +82,18 @@ class Recorder:
                 raise
             made = self._results(step, args, kwargs)
             self._step = step
-            numbers = max(len(self._numbers[0]), len(self._numbers[1]))
-            if not self.lazy or step.index >= MOST_OPS or numbers > MOST_NUMBERS - _MOST_OF_AN_OP:
+            floats, integers = self._numbers
+            if not self.lazy or step.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL:
                 self.flush()
             return made
 
     def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All that a call's meaning depends on."""
         slots: list[Any] = [kernel.row.name]
-        runtime = kernel.runtime
+        runtime, operand, tensor = kernel.runtime, self._operand, torch.Tensor
         for k, a in enumerate(args):
-            if isinstance(a, torch.Tensor):
-                slots.append(self._operand(a) if k or not kernel.row.drops else self._overwritten(a))
+            if isinstance(a, tensor):
+                slots.append(operand(a) if k or not kernel.row.drops else self._overwritten(a))
             elif k in runtime and isinstance(a, (int, float)):
                 slots.append(self._scalar(a))
             else:
@@ -111,7 +114,7 @@ class Recorder:
 
     def _operand(self, t: torch.Tensor) -> Operand:
         """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
-        block = self.memory.blocks.get(t.untyped_storage().data_ptr())
+        block = self._blocks.get(t.untyped_storage().data_ptr())
         if block is None:
             return self._of_host(t)
         value: Any = block.value
@@ -176,6 +179,11 @@ class Recorder:
     def _results(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """New tensors, and arguments that were written; their blocks get values of the program."""
         memory, index = self.memory, step.index
+        if step.plain:
+            t, block = memory.tensor(*step.fresh[0])
+            block.value = index, 0
+            self._pending[block.address] = block
+            return t
         made: list[Any] = []
         for k, fresh in enumerate(step.fresh):
             if fresh is None:
@@ -235,11 +243,11 @@ class Recorder:
             launch = self._step.launches[wanted] = Launch(self._step.recording(wanted), memory)
             self.programs += 1
         inputs = [b.address for b in self._inputs]
-        for vector, numbers in zip(self._vectors, self._numbers, strict=True):
+        for vector, address, numbers in zip(self._vectors, self._addresses, self._numbers, strict=True):
             assert isinstance(numbers, list)
             if numbers:
                 vector[: len(numbers)] = numbers
-                inputs.append(vector.ctypes.data)
+                inputs.append(address)
         for _, block in found:
             memory.count(block)
         written = [b for _, b in found]

@@ -18,6 +18,7 @@ class Step:
     record: the op as data; new: inputs that it is the first to read, and numbers that it reads. refused: why no program
     can have it; empty where one can. fresh: of each new result what `Memory.tensor` takes. written, returned: the
     arguments that it writes, and gives back. single: whether it returns one value and not a tuple. scope: see `scopes`.
+    plain: whether a new tensor is all that it makes and writes.
     """
 
     index: int
@@ -31,6 +32,7 @@ class Step:
     returned: tuple[Where, ...] = ()
     single: bool = True
     scope: str = ""
+    plain: bool = False
     then: dict[Any, Step] = field(default_factory=dict)
     launches: dict[Any, Any] = field(default_factory=dict)
 

@@ -14,6 +14,7 @@ written and not given back, `allocated` what tensors use of it.
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import mmap
 from collections import defaultdict
@@ -261,6 +262,7 @@ class Memory:
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def _room(nbytes: int) -> int:
     """The bytes of the block that a storage gets: few different sizes, so that freed ones fit again."""
     if nbytes >= _LARGE:

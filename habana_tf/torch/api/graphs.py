@@ -78,6 +78,7 @@ class _Captured(Watched):
                 self.steps.append(_Constant(block, block.host().clone()))
         vectors = []
         for values, dtype in zip(numbers, (np.float32, np.int64), strict=True):
+            assert isinstance(values, list)
             vectors.append(aligned(len(values), dtype))
             vectors[-1][:] = values
         inputs = [b.address for b in read] + [v.ctypes.data for v in vectors if len(v)]
