@@ -1,0 +1,24 @@
+"""Has a method's ops become one program."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from habana_tf.torch.device import load
+
+
+def ends_a_step(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose ops are one program, in eager mode too. In lazy mode it is that of all recorded so far: Habana's
+    optimizers end a step, as `mark_step` does."""
+
+    @torch.compiler.disable
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with load().recorder.recorded():
+            return method(*args, **kwargs)
+
+    return call
