@@ -44,6 +44,10 @@ PT_HPU_LAZY_MODE = Setting(
     "Whether ops of PyTorch wait for mark_step() or a read by the host and become one program; without it each op is "
     "a program by itself.",
 )
+PT_HPU_PLACE_ON_CPU = Setting(
+    "PT_HPU_PLACE_ON_CPU", (), kind.NAMES,
+    "Ops of PyTorch kept on the CPU: overloads as in the table (add.Tensor), or all overloads of a name (add).",
+)
 PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST = Setting(
     "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", None, kind.FILE,
     "File with the ops, one a line, that torch.autocast runs in bf16 instead of the default ones.",

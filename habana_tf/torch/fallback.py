@@ -22,6 +22,7 @@ from habana_tf.torch.recording import Recorder
 log = logging.getLogger("habana_tf")
 
 NO_ROW = "it has no row in the table of overloads"
+SETTING = "PT_HPU_PLACE_ON_CPU keeps it there"
 
 
 def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:

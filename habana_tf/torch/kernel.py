@@ -64,7 +64,7 @@ class Kernel:
     @classmethod
     def of(cls, row: Row) -> Kernel:
         """The kernel of a row. Raises AttributeError for an overload that this PyTorch has not."""
-        overload = _overload(row.name)
+        overload = overload_of(row.name)
         schema = overload._schema
         names = tuple(a.name for a in schema.arguments)
         writes = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
@@ -74,7 +74,7 @@ class Kernel:
             for r in schema.returns
         )  # fmt: skip
         runtime = frozenset(k for k, name in enumerate(names) if name in row.runtime)
-        stock = _overload(row.stock) if row.stock else overload
+        stock = overload_of(row.stock) if row.stock else overload
         return cls(row, overload, stock, runtime, names, (*writes, *row.writes), returns)
 
     def on_others(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -110,7 +110,8 @@ def tensor_at(where: Where, args: Sequence[Any], kwargs: dict[str, Any]) -> torc
     return found
 
 
-def _overload(name: str) -> Any:
+def overload_of(name: str) -> Any:
+    """The overload of a row's name. Raises AttributeError for one that this PyTorch has not."""
     if name in own_ops.OPS:
         return own_ops.OPS[name]
     space, _, rest = name.rpartition("::")

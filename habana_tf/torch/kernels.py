@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from habana_tf.card.timeline.record import EventKind
+from habana_tf.settings import PT_HPU_PLACE_ON_CPU
 from habana_tf.torch import fallback, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.fused import Fused
-from habana_tf.torch.kernel import Kernel, NotRecorded
+from habana_tf.torch.kernel import Kernel, NotRecorded, overload_of
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.strides import contiguous_strides, order_of_strides
@@ -64,14 +65,27 @@ class Kernels:
             if name in own_ops.OPS:
                 own[name] = kernel
             else:
-                self._aten.impl(name, functools.partial(self._recorded, kernel), _KEY)
+                self._register(name, functools.partial(self._recorded, kernel), kernel)
         self._others: list[Composed | Fused] = [Composed(self.recorder, own), Fused(self.recorder, own)]
         for name, call in (item for part in self._others for item in part.kernels().items()):
-            self._aten.impl(name, call, _KEY)
+            self._register(name, call)
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)
         for overload in _of_lists():
             self._aten.impl(overload.name().removeprefix("aten::"), self._one_by_one(overload), _KEY)
+
+    def _register(self, name: str, call: Callable[..., Any], kernel: Kernel | None = None) -> None:
+        """Registers a kernel, or what hands its overload to the CPU where the user wants it there."""
+        kept = {each.removeprefix("aten::") for each in PT_HPU_PLACE_ON_CPU.get()}
+        if name in kept or name.partition(".")[0] in kept:
+
+            def on_cpu(*args: Any, **kwargs: Any) -> Any:
+                given = (args, kwargs) if kernel is None else kernel.on_others(args, kwargs)
+                stock = overload_of(name) if kernel is None else kernel.stock
+                return fallback.run(self.recorder, stock, *given, fallback.SETTING)
+
+            call = on_cpu
+        self._aten.impl(name, call, _KEY)
 
     def _kernel(self, name: str) -> Callable[..., Any]:
         """What records calls of a row."""

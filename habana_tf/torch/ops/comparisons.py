@@ -30,7 +30,7 @@ def _common(x: Operand, y: Operand) -> DType:
 def _compared(fn: str) -> Lower:
     def lower(c: Call, x: Operand, y: Operand) -> Node:
         dtype = _common(x, y)
-        return c.b.binary(fn, c.term(x, dtype).node, c.term(y, dtype).node)
+        return c.b.binary(fn, c.rounded(c.node(x, dtype)), c.rounded(c.node(y, dtype)))
 
     return lower
 
@@ -99,7 +99,7 @@ def bitwise_not(c: Call, x: Node) -> Node:
 # -- choices ----------------------------------------------------------------------------------------------------
 
 
-@overload("where.self")
+@overload("where.self", runtime=["self", "other"])
 def where(c: Call, condition: Node, x: Operand, y: Operand) -> Node:
     return c.b.select(c.node(condition, DType.BOOL), c.node(x, c.dtype), c.node(y, c.dtype))
 

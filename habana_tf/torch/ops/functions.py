@@ -78,7 +78,9 @@ def sign(c: Call, x: Node) -> Node:
 
 @overload(*both("digamma"))
 def digamma(c: Call, x: Operand) -> Node:
-    return special.digamma(c.term(x)).node
+    """Infinite at 0, of the other sign."""
+    t = c.term(x)
+    return t.test("eq", 0.0).where(-1.0 / t, special.digamma(t)).node
 
 
 # -- of two operands --------------------------------------------------------------------------------------------

@@ -60,6 +60,30 @@ def batch_norm(
     return made
 
 
+@overload("_native_batch_norm_legit", floats=True)
+def batch_norm_legit(
+    c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
+    momentum: float, eps: float,
+) -> list[Node | None]:  # fmt: skip
+    return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)  # type: ignore[return-value]
+
+
+@overload("_native_batch_norm_legit_functional", floats=True)
+def batch_norm_functional(
+    c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
+    momentum: float, eps: float,
+) -> list[Node | None]:  # fmt: skip
+    """The new running statistics are results."""
+    return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)  # type: ignore[return-value]
+
+
+@overload("_native_batch_norm_legit.no_stats", floats=True)
+def batch_norm_alone(
+    c: Call, x: Node, weight: Node | None, bias: Node | None, training: bool, momentum: float, eps: float
+) -> list[Node | None]:
+    return batch_norm(c, x, weight, bias, None, None, training, momentum, eps)  # type: ignore[return-value]
+
+
 @overload("native_batch_norm_backward", floats=True)
 def batch_norm_backward(
     c: Call, dy: Node, x: Node, weight: Node | None, running_mean: Node | None, running_var: Node | None,

@@ -21,6 +21,7 @@ def _keyed(c: Call, x: Node) -> Node:
     if not x.dtype.is_float:
         return x if x.dtype is not DType.BOOL else c.b.cast(x, DType.U8)
     b = c.b
+    x = c.rounded(x)
     bits = b.map("bitcast", b.cast(x, DType.F32), dtype=DType.I32)
     zero = b.const(0, DType.I32, x.shape)
     bits = b.select(b.binary("eq", bits, b.const(-(1 << 31), DType.I32)), zero, bits)  # -0.0 is 0.0
@@ -74,7 +75,7 @@ def _extreme(c: Call, x: Node, dim: int, kind: str) -> list[Node]:
     if not x.rank:
         return [x, c.b.const(0, DType.I64)]
     axis = dim % x.rank
-    plain = c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else x
+    plain = c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else c.rounded(x)
     made = c.b.reduce(kind, plain, [axis]), c.b.reduce(f"arg{kind}", plain, [axis])
     return [c.b.reshape(n, c.shape) for n in made]
 
