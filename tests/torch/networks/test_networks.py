@@ -1,4 +1,4 @@
-"""Six networks train as on PyTorch's CPU, to what PyTorch differs from itself, and known ops only are left to the CPU."""
+"""Six networks train as on PyTorch's CPU, to what PyTorch differs from itself; only known ops are left to the CPU."""
 
 from __future__ import annotations
 
