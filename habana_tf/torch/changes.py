@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch import hpu
+from habana_tf.torch import hpu, profiler
 from habana_tf.torch.autocast import Casts
 from habana_tf.torch.generator import Generator
 
@@ -87,6 +87,15 @@ def changes(casts: Casts) -> tuple[Change, ...]:
         Change("torch", "clear_autocast_cache", clearing, "cast weights outlive the autocast that cast them"),
         Change("torch.UntypedStorage", "__new__", _storages, "deepcopy of a tensor ends the process"),
         Change("torch._tensor_str", "_tensor_str", _shown_from_cpu, "to print a tensor runs a dozen ops of the device"),
+        *(
+            Change("torch.autograd.profiler.profile", name, made, "a profiler has no events of the device")
+            for name, made in (
+                ("_start_trace", profiler.starting),
+                ("__exit__", profiler.ending),
+                ("_ensure_function_events", profiler.parsing),
+                ("export_chrome_trace", profiler.exporting),
+            )
+        ),
         *(
             Change(module, name, _of_the_device(own), "PyTorch has it only for devices with an allocator in C++")
             for module, name, own in (
