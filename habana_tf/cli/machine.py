@@ -9,7 +9,7 @@ from habana_tf.cli.output import CommandError, print_json, print_table
 from habana_tf.reports.units import size
 from habana_tf.version import __version__
 
-PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "keras", "llvmlite", "numpy", "horovod")
+PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "keras", "torch", "llvmlite", "numpy", "horovod")
 
 _PRODUCTS = {"dot": "dot: pairs by one instruction", "widen": "widen: made fp32 first"}
 
@@ -55,10 +55,19 @@ def _info(arguments: argparse.Namespace) -> int:
         ("host CPU", f"{cpu['name']}, {cpu['architecture']}"),
         ("kernels use", cpu["isa"] + (" with bf16" if cpu["avx512_bf16"] else "")),
         ("products of bf16", _PRODUCTS[cpu["bf16_products"]] + f" ({cpu['bf16_products_by']})"),
-        *((name, number) for name, number in facts["versions"].items()),
+        *((name, _number(name, number)) for name, number in facts["versions"].items()),
     ]
     print_table(["", ""], rows)
     return 0
+
+
+def _number(package: str, number: str) -> str:
+    """A version as the table has it: of PyTorch with whether it is tested."""
+    if package != "torch":
+        return number
+    from habana_tf.torch import releases
+
+    return f"{number} ({'tested' if releases.is_tested(number) else 'not tested'}: {releases.said()})"
 
 
 def _changes(as_json: bool) -> int:

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-TESTED = ((2, 10), (2, 14))
-"""First and last release of PyTorch that this version is tested with."""
+from habana_tf.torch.releases import TESTED
 
 NAMES = {
     "torch.utils.backend_registration._setup_privateuseone_for_python_backend": "names the device and registers it",

@@ -63,3 +63,12 @@ def test_wrong_settings_are_code_2(
     result = run("info")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("habana-tf: ") and name in result.err
+
+
+def test_pytorchs_version_says_whether_it_is_tested(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from habana_tf.cli import machine
+
+    for number, said in (("2.13.0+cpu", "2.13.0+cpu (tested: 2.10 to 2.14)"), ("2.5.1", "2.5.1 (not tested: 2.10")):
+        monkeypatch.setattr(machine, "version", lambda package, number=number: number if package == "torch" else None)
+        assert said in run("info").out
+        assert json.loads(run("info", "--json").out)["versions"]["torch"] == number

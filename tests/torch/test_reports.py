@@ -205,3 +205,29 @@ def test_a_compiled_graphs_ops_have_the_names_of_modules() -> None:
     run(torch.ones(3, 20).to("hpu")).sum().backward()
     names = {name for p in habana_tf.placement_report().recorded.programs for name in p.scopes}
     assert "Net" in names, names
+
+
+@on_device(modes=LAZY)
+def test_hl_smi_and_top_show_the_process_its_memory_and_its_steps() -> None:
+    import os
+    import subprocess
+
+    from habana_tf.cli import top
+    from habana_tf.hardware import readings
+
+    model = Net().to("hpu")
+    updates = torch.optim.SGD(model.parameters(), lr=0.1)
+    _step(model, updates, 6)
+    _step(model, updates, 6)
+    before = readings.read_all()
+    kept = torch.ones(1 << 22).to("hpu")
+    for _ in range(4):
+        _step(model, updates, 6)
+    now = readings.read_all()
+    (row,) = (row for row in top.rows(before, before, now, 2.0) if row.pid == os.getpid())
+    assert row.steps_per_second == 2.0 and row.launches_per_second is not None and row.launches_per_second >= 4
+    assert row.memory == torch.hpu.memory_reserved() >= kept.nbytes and row.command
+    shown = subprocess.run(
+        [sys.executable, "-m", "habana_tf.cli.smi.main"], capture_output=True, text=True, check=True
+    ).stdout
+    assert str(os.getpid()) in shown, shown

@@ -74,6 +74,7 @@ def _findings(trial: Trial | None) -> Iterator[Finding]:
         ("Python", versions.python),
         ("TensorFlow", versions.tensorflow),
         ("Keras", versions.keras),
+        ("PyTorch", versions.torch),
         ("Horovod", versions.horovod),
         ("MPI", versions.mpi),
         ("settings", host.variables),

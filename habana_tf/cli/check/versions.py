@@ -79,6 +79,22 @@ def tensorflow() -> Iterator[Finding]:
         yield Finding("TensorFlow", "ok", found)
 
 
+def torch() -> Iterator[Finding]:
+    """Whether PyTorch, where it is installed, is of a release that is tested."""
+    from habana_tf.torch import releases
+
+    found = version("torch")
+    if found is None:
+        return
+    if releases.is_tested(found):
+        yield Finding("PyTorch", "ok", found)
+    else:
+        yield Finding(
+            "PyTorch", "note", f"{found} is not among {releases.said()}: it may work, or not",
+            "Install one of these: pip install 'habana_tf[torch]'",
+        )  # fmt: skip
+
+
 def keras() -> Iterator[Finding]:
     """Which Keras `tf.keras` is, and what follows for several workers."""
     found, number = "Keras", version("keras")

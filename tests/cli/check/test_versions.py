@@ -147,3 +147,10 @@ def test_without_mpirun_habana_tf_run_is_named(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PATH", str(tmp_path))
     finding = only(versions.mpi())
     assert finding.status == "note" and "habana-tf run" in finding.fact and "openmpi" in finding.remedy
+
+
+@pytest.mark.parametrize(("number", "status"), [("2.13.0", "ok"), ("2.10.1", "ok"), ("2.4.1", "note"), ("9.0", "note")])
+def test_pytorch_is_of_a_tested_release_or_said_not_to_be(installed: Install, number: str, status: str) -> None:
+    installed(torch=number)
+    finding = only(versions.torch())
+    assert finding.status == status and number in finding.fact and (status == "ok" or "2.10 to 2.14" in finding.fact)
