@@ -217,3 +217,28 @@ def test_what_was_recorded_before_a_graph_is_run_before_it() -> None:
         x = torch.full((4,), float(k), device="hpu") + 1
         y = run(x) + 1
         assert y.tolist() == [2.0 * (k + 1) + 1] * 4
+
+
+@on_device()
+def test_a_size_that_comes_again_is_not_compiled_again() -> None:
+    """The last batch of an epoch is smaller."""
+    from habana_tf.torch import device
+
+    recorder = device.load().recorder
+    w = torch.randn(6, 3, device="hpu", requires_grad=True)
+
+    def loss(x: Any) -> Any:
+        return F.relu(x @ w).sum()
+
+    run = loss if recorder.lazy else _compiled(loss)
+
+    def epoch() -> None:
+        for n in (8, 8, 3):
+            run(torch.randn(n, 6).to("hpu")).backward()
+            torch.hpu.synchronize()
+
+    epoch()
+    epoch()
+    before = recorder.programs
+    epoch()
+    assert recorder.programs == before
