@@ -125,6 +125,7 @@ sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four
 
 docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table, then builds the documentation site
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
+	@PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --framework torch --markdown > docs/torch-ops.md
 	@$(MAKE) --no-print-directory site
 
 site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/site/index.html

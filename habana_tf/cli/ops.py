@@ -21,13 +21,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="the ops that TensorFlow computes and HPU does not, by family, with how often Keras uses them (NAME may be"
         " a family)",
     )  # fmt: skip
+    parser.add_argument(
+        "--framework", choices=("tensorflow", "torch"), default="tensorflow",
+        help="whose ops: TensorFlow's, or PyTorch's overloads (default: %(default)s)",
+    )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--markdown", action="store_true", help="print the whole table as the page docs/ops.md")
+    form.add_argument("--markdown", action="store_true", help="print the whole table as a page of the documentation")
     parser.set_defaults(run=_ops)
 
 
 def _ops(arguments: argparse.Namespace) -> int:
+    if arguments.framework == "torch":
+        return _overloads(arguments)
     if arguments.missing:
         return _missing(arguments)
     from habana_tf.lowering import catalog
@@ -47,6 +53,29 @@ def _ops(arguments: argparse.Namespace) -> int:
             (e.op, catalog.short(rows()[e.op]), e.real_card, "; ".join(e.notes)) for e in found
         ])  # fmt: skip
         print(f"\n{len(found)} ops. real card: whether it is known to have run there (docs/placement.md)")
+    return 0
+
+
+def _overloads(arguments: argparse.Namespace) -> int:
+    """Those of PyTorch."""
+    if arguments.missing:
+        raise CommandError("--missing lists TensorFlow's ops: leave --framework torch out", 2)
+    from habana_tf.torch.ops import catalog
+
+    if arguments.markdown:
+        sys.stdout.write(catalog.markdown())
+        return 0
+    wanted = [name.lower() for name in arguments.names]
+    found = [e for e in catalog.entries() if not wanted or any(n in f"{e.overload} {e.family}".lower() for n in wanted)]
+    if not found:
+        asked = " or ".join(repr(name) for name in arguments.names)
+        raise CommandError(f"no overload that HPU has, nor family of them, has {asked} in its name", 1)
+    if arguments.json:
+        print_json([asdict(entry) for entry in found])
+    else:
+        columns = ["overload", "family", "types", "read at run time"]
+        print_table(columns, [(e.overload, e.family, e.types, ", ".join(e.runtime)) for e in found])
+        print(f"\n{len(found)} overloads")
     return 0
 
 

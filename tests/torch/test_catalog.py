@@ -1,0 +1,34 @@
+"""The table of overloads for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from habana_tf.cli.main import main
+from habana_tf.torch.ops import catalog
+from habana_tf.torch.ops.table import rows
+
+PAGE = Path(__file__).parents[2] / "docs" / "torch-ops.md"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the documentation is not here")
+def test_the_page_is_what_the_table_says() -> None:
+    assert PAGE.read_text() == catalog.markdown(), "the table of overloads has changed: run make docs"
+
+
+def test_the_command_lists_overloads_by_name_and_family(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops", "--framework", "torch", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {each["overload"] for each in found} == set(rows())
+    assert main(["ops", "--framework", "torch", "upsample", "GRU"]) == 0
+    shown = capsys.readouterr().out
+    assert "upsample_bilinear2d" in shown and "_thnn_fused_gru_cell" in shown and "add.Tensor" not in shown
+
+
+@pytest.mark.parametrize("wrong", [["nothing_like_it"], ["--missing"]])
+def test_what_is_not_there_is_an_error(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops", "--framework", "torch", *wrong]) != 0
+    assert capsys.readouterr().err
