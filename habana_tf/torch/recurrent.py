@@ -1,6 +1,6 @@
-"""LSTM as two ops of the device, forward and backward of one layer and direction.
+"""LSTM and GRU as two ops of the device each, forward and backward of one layer and direction.
 
-PyTorch takes an LSTM apart into a cell for each time step, some thousand ops for a short sentence. Here the products
+PyTorch takes them apart into a cell for each time step, some thousand ops for a short sentence. Here the products
 with the input are one for all steps, as in `torch.nn.functional.linear`, and what is left is a loop over steps that a
 program has as one primitive. The gradient of the recurrent weights is one product again:
 
@@ -8,6 +8,8 @@ program has as one primitive. The gradient of the recurrent weights is one produ
     lstm_layer(gates, W_hh, h0, c0)    -> h[T, B, H], c[T, B, H], activated gates[T, B, 4H]
     lstm_layer_backward(dh, dc, ...)   -> gradients of gates, h0 and c0
     dW_hh = sum over T, B of dgates' h of the step before
+
+A GRU has three gates, no c, and keeps what h adds to its new gate apart from the input's part.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ _SCHEMAS = (
     "lstm_layer(Tensor gates, Tensor weight, Tensor hx, Tensor cx, bool reverse) -> (Tensor, Tensor, Tensor)",
     "lstm_layer_backward(Tensor? grad_output, Tensor? grad_cells, Tensor weight, Tensor cx, Tensor cells, "
     "Tensor activated, bool reverse) -> (Tensor, Tensor, Tensor)",
+    "gru_layer(Tensor gates, Tensor weight, Tensor? bias, Tensor hx, bool reverse) -> (Tensor, Tensor)",
+    "gru_layer_backward(Tensor grad_output, Tensor weight, Tensor before, Tensor kept, bool reverse) "
+    "-> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -33,10 +38,9 @@ def define() -> torch.library.Library:
     library = torch.library.Library(NAMESPACE, "DEF")
     for schema in _SCHEMAS:
         library.define(schema)
-    library.impl("lstm_layer", _shapes, "Meta")
-    library.impl("lstm_layer_backward", _backward_shapes, "Meta")
-    library.impl("lstm_layer", _steps, "CPU")
-    library.impl("lstm_layer_backward", _backward_steps, "CPU")
+    for name, (shapes, steps) in _OPS.items():
+        library.impl(name, shapes, "Meta")
+        library.impl(name, steps, "CPU")
     return library
 
 
@@ -122,35 +126,142 @@ class _Layer(torch.autograd.Function):
         return dgates, dweight, dh.to(hx.dtype), dc, None
 
 
+def _gru_shapes(gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
+    size = weight.shape[1]
+    return gates.new_empty((*gates.shape[:2], size)), gates.new_empty((*gates.shape[:2], 4 * size))
+
+
+def _gru_backward_shapes(
+    grad_output: Tensor, weight: Tensor, before: Tensor, kept: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    shape = (*before.shape[:2], weight.shape[0])
+    return kept.new_empty(shape), kept.new_empty(shape), kept.new_empty(before.shape[1:])
+
+
+def _gru_steps(gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
+    """The layer on the CPU."""
+    h, made = hx, [None] * len(gates)  # type: tuple[Tensor, list[Any]]
+    for t in reversed(range(len(gates))) if reverse else range(len(gates)):
+        (xr, xz, xn), (hr, hz, hn) = (x.chunk(3, -1) for x in (gates[t], functional.linear(h, weight, bias)))
+        r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
+        n = (xn + r * hn).tanh()
+        h = n + z * (h - n)
+        made[t] = h, torch.cat([r, z, n, hn], -1)
+    first, second = (torch.stack(x) for x in zip(*made, strict=True))
+    return first, second
+
+
+def _gru_backward_steps(
+    grad_output: Tensor, weight: Tensor, before: Tensor, kept: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient on the CPU."""
+    dh = torch.zeros_like(before[0])
+    made: list[Any] = [None] * len(before)
+    for t in range(len(before)) if reverse else reversed(range(len(before))):
+        r, z, n, hn = kept[t].chunk(4, -1)
+        dh = dh + grad_output[t]
+        inner = dh * (1 - z) * (1 - n * n)
+        parts = [inner * hn * r * (1 - r), dh * (before[t] - n) * z * (1 - z)]
+        made[t] = torch.cat([*parts, inner], -1), torch.cat([*parts, inner * r], -1)
+        dh = made[t][1] @ weight + dh * z
+    first, second = (torch.stack(x) for x in zip(*made, strict=True))
+    return first, second, dh
+
+
+_OPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "lstm_layer": (_shapes, _steps),
+    "lstm_layer_backward": (_backward_shapes, _backward_steps),
+    "gru_layer": (_gru_shapes, _gru_steps),
+    "gru_layer_backward": (_gru_backward_shapes, _gru_backward_steps),
+}
+
+
+class _GruLayer(torch.autograd.Function):
+    """As `_Layer`, of a GRU."""
+
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool) -> Any:
+        output, kept = torch.ops.habana_tf.gru_layer(gates, weight, bias, hx, reverse)
+        ctx.save_for_backward(weight, hx, output, kept)
+        ctx.reverse = reverse
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> Any:
+        weight, hx, output, kept = ctx.saved_tensors
+        before = _before(output, hx, ctx.reverse)
+        op = torch.ops.habana_tf.gru_layer_backward
+        of_input, of_hidden, dh = op(grad_output.contiguous(), weight, before, kept, ctx.reverse)
+        dweight = of_hidden.flatten(0, 1).t() @ before.flatten(0, 1) if ctx.needs_input_grad[1] else None
+        dbias = of_hidden.sum((0, 1)) if ctx.needs_input_grad[2] else None
+        return of_input, dweight, dbias, dh, None
+
+
 def lstm(
     x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float,
     train: bool, bidirectional: bool, batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`torch.lstm` of a batch of equally long sequences."""
     h0, c0 = hx
-    directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
-    if h0.shape != c0.shape or len(params) != num_layers * directions * each or x.dim() != 3 or not x.numel():
-        whole: Any = torch.ops.aten.lstm.input
-        made: tuple[Tensor, Tensor, Tensor] = whole.decompose(
-            x, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
-        )
+    options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    if h0.shape != c0.shape or not _taken(x, params, *options[:2], bidirectional):
+        made: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.lstm.input.decompose(x, hx, params, *options)
         return made
+
+    def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, ...]:
+        return _layer(y, weights, h0[k], c0[k], reverse)
+
+    y, (hidden, cells) = _layers(layer, x, params, *options)
+    return y, hidden.to(h0.dtype), cells
+
+
+def gru(
+    x: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool,
+    bidirectional: bool, batch_first: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`torch.gru` of a batch of equally long sequences."""
+    options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    if not _taken(x, params, *options[:2], bidirectional):
+        made: tuple[Tensor, Tensor] = torch.ops.aten.gru.input.decompose(x, hx, params, *options)
+        return made
+
+    def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, ...]:
+        of_input, of_hidden, *biases = weights
+        gates = functional.linear(y, of_input, biases[0] if biases else None)
+        bias = biases[1].to(gates.dtype) if biases else None
+        return (_GruLayer.apply(gates, of_hidden.to(gates.dtype), bias, hx[k].to(gates.dtype), reverse),)
+
+    y, (hidden,) = _layers(layer, x, params, *options)
+    return y, hidden.to(hx.dtype)
+
+
+def _taken(x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, bidirectional: bool) -> bool:
+    """Whether a call is for layers as they are here: with a batch, and without projections."""
+    each = (2 if bidirectional else 1) * (4 if has_biases else 2)
+    return x.dim() == 3 and x.numel() > 0 and len(params) == num_layers * each
+
+
+def _layers(
+    layer: Callable[[Tensor, Sequence[Tensor], int, bool], tuple[Tensor, ...]], x: Tensor, params: Sequence[Tensor],
+    has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    """The last layer's h of all steps, and of each state what all layers and directions end with. layer: gives the
+    states of all steps of layer and direction number k, h first."""
+    directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     y = x.transpose(0, 1) if batch_first else x
-    hidden, cells = [], []
-    for layer in range(num_layers):
+    last: list[list[Tensor]] = []
+    for number in range(num_layers):
         outputs = []
         for reverse in (False, True)[:directions]:
-            k = layer * directions + reverse
-            weights = params[k * each : (k + 1) * each]
-            output, states = _layer(y, weights, h0[k], c0[k], reverse)
-            last = 0 if reverse else -1
-            outputs.append(output)
-            hidden.append(output[last].to(h0.dtype))
-            cells.append(states[last])
+            k = number * directions + reverse
+            states = layer(y, params[k * each : (k + 1) * each], k, reverse)
+            outputs.append(states[0])
+            last.append([state[0 if reverse else -1] for state in states])
         y = torch.cat(outputs, -1) if bidirectional else outputs[0]
-        if dropout and train and layer + 1 < num_layers:
+        if dropout and train and number + 1 < num_layers:
             y = functional.dropout(y, dropout, True)
-    return y.transpose(0, 1) if batch_first else y, torch.stack(hidden), torch.stack(cells)
+    return y.transpose(0, 1) if batch_first else y, [torch.stack(states) for states in zip(*last, strict=True)]
 
 
 def _layer(x: Tensor, weights: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
@@ -162,11 +273,12 @@ def _layer(x: Tensor, weights: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse
 
 
 def register(recorded: Callable[[str], Callable[..., Any]]) -> list[torch.library.Library]:
-    """Gives the device its LSTM. recorded: what records calls of a row of the table."""
+    """Gives the device its LSTM and GRU. recorded: what records calls of a row of the table."""
     own = define()
-    for name in ("lstm_layer", "lstm_layer_backward"):
+    for name in _OPS:
         own.impl(name, recorded(f"{NAMESPACE}::{name}"), "PrivateUse1")
     aten = torch.library.Library("aten", "IMPL")
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         aten.impl("lstm.input", lstm, key)
+        aten.impl("gru.input", gru, key)
     return [own, aten]

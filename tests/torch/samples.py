@@ -49,6 +49,12 @@ def _whole_lstm(x: torch.Tensor, *weights: torch.Tensor, last: bool = False, **o
     return list(made) if last else [made[0]]
 
 
+def _whole_gru(x: torch.Tensor, *weights: torch.Tensor, both: bool) -> list[torch.Tensor]:
+    """Two layers at once, of one direction or of both."""
+    h = torch.full((4 if both else 2, 3, 6), 0.5, dtype=x.dtype, device=x.device)
+    return list(torch.gru(x, h, weights, not both, 2, 0.0, True, both, both))
+
+
 _BINARY: dict[str, Sample] = {
     f"{name} {kind}": ((_A, second), lambda x, y, name=name: getattr(torch, name)(x, y))
     for name in ("add", "sub", "mul", "div", "maximum", "minimum", "rsub")
@@ -111,6 +117,14 @@ SAMPLES: dict[str, Sample] = {
     "attention": (((2, 2, 5, 4),) * 3, F.scaled_dot_product_attention),
     "masked attention": (((2, 2, 5, 4),) * 3, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, _hidden(q))),
     "lstm": (((3, 5), (24, 5), (24, 6), (24,), (24,)), _lstm),
+    "gru layers": (
+        ((4, 3, 5), (18, 5), (18, 6), (18,), (18,), (18, 6), (18, 6), (18,), (18,)),
+        functools.partial(_whole_gru, both=False),
+    ),
+    "gru both ways": (
+        ((3, 4, 5), (18, 5), (18, 6), (18, 5), (18, 6), (18, 12), (18, 6), (18, 12), (18, 6)),
+        functools.partial(_whole_gru, both=True),
+    ),
     "lstm layers": (
         ((4, 3, 5), (24, 5), (24, 6), (24,), (24,), (24, 6), (24, 6), (24,), (24,)),
         functools.partial(_whole_lstm, has_biases=True, bidirectional=False, first=False),

@@ -1,4 +1,4 @@
-"""nn.LSTM on the device beside the CPU's, and in how many ops it is recorded."""
+"""nn.LSTM and nn.GRU on the device beside the CPU's, and in how many ops it is recorded."""
 
 from __future__ import annotations
 
@@ -77,16 +77,31 @@ def test_states_without_an_own_gradient_of_the_input() -> None:
         _close(a, b)
 
 
+@on_device("float32", "float64")
+def test_a_gru_and_its_gradients(name: str) -> None:
+    dtype = getattr(torch, name)
+    x, found = torch.randn(4, 3, 5, dtype=dtype, generator=torch.Generator().manual_seed(4)), []
+    for device in ("cpu", "hpu"):
+        torch.manual_seed(3)
+        module = nn.GRU(5, 6, num_layers=2, bidirectional=True).to(dtype).to(device)
+        h = torch.full((4, 3, 6), 0.5, dtype=dtype, device=device, requires_grad=True)
+        y, last = module(x.to(device), h)
+        (y.sum() + (last * last).sum()).backward()
+        found.append([y.detach(), last.detach(), h.grad, *(w.grad for w in module.parameters())])
+    for a, b in zip(found[1], found[0], strict=True):
+        _close(a, b)
+
+
 @on_device(modes=("lazy",))
 def test_a_longer_sequence_takes_no_more_ops() -> None:
     from habana_tf.torch.device import load
 
     counts = []
-    for steps in (3, 30):
-        module, x = nn.LSTM(5, 6).to("hpu"), torch.randn(steps, 2, 5).to("hpu")
+    for kind, steps in ((nn.LSTM, 3), (nn.LSTM, 30), (nn.GRU, 3), (nn.GRU, 30)):
+        module, x = kind(5, 6).to("hpu"), torch.randn(steps, 2, 5).to("hpu")
         recorder = load().recorder
         recorder.flush()
         module(x)[0].sum().backward()
         counts.append(recorder._step.index)
         recorder.flush()
-    assert counts[0] == counts[1] < 40
+    assert counts[0] == counts[1] < 40 and counts[2] == counts[3] < 40

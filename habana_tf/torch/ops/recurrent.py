@@ -16,11 +16,11 @@ _GATES = 4
 """Input, forget, cell and output, side by side in the last axis."""
 
 
-def _part(b: Builder, gates: Term, k: int) -> Term:
-    """One of the gates of [batch, 4 * size]."""
+def gate(b: Builder, gates: Term, k: int, count: int = _GATES) -> Term:
+    """One of the gates of [batch, count * size]."""
     rows, width = gates.node.shape
     assert isinstance(width, int)
-    size = width // _GATES
+    size = width // count
     return Term(b, b.slice(gates.node, (0, k * size), (rows, size)))
 
 
@@ -35,7 +35,7 @@ def lstm_cell(
         if bias is not None:
             gates = gates + c.term(bias)
     functions = ("sigmoid", "sigmoid", "tanh", "sigmoid")
-    enter, forget, cell, leave = (_part(c.b, gates, k).map(fn) for k, fn in enumerate(functions))
+    enter, forget, cell, leave = (gate(c.b, gates, k).map(fn) for k, fn in enumerate(functions))
     cy = forget * c.term(cx) + enter * cell
     workspace = c.b.concat([enter.node, forget.node, cell.node, leave.node], 1)
     return [(leave * cy.map("tanh")).node, cy.node, workspace]
@@ -46,7 +46,7 @@ def lstm_cell_backward(
     c: Call, grad_hy: Node | None, grad_cy: Node | None, cx: Node, cy: Node, workspace: Node, has_bias: bool
 ) -> Sequence[Node | None]:
     """Gradients of the gates, of the old cell, and of the bias."""
-    enter, forget, cell, leave = (_part(c.b, c.term(workspace), k) for k in range(_GATES))
+    enter, forget, cell, leave = (gate(c.b, c.term(workspace), k) for k in range(_GATES))
     out = c.term(cy).map("tanh")
     zero = out * 0.0
     hidden = zero if grad_hy is None else c.term(grad_hy)
@@ -64,13 +64,13 @@ def lstm_cell_backward(
 # -- all steps of a layer ---------------------------------------------------------------------------------------
 
 
-def _steps_of(x: Node, reverse: bool) -> tuple[int, Rows]:
+def steps_of(x: Node, reverse: bool) -> tuple[int, Rows]:
     """How many steps there are, and in which order they are walked."""
     trips = int(str(x.shape[0]))
     return trips, (trips - 1, -1) if reverse else (0, 1)
 
 
-def _body(c: Call) -> SinkingBuilder:
+def loop_body(c: Call) -> SinkingBuilder:
     """Makes what a loop of this op does in each step."""
     b = SinkingBuilder()
     b.origin = c.b.origin
@@ -80,7 +80,7 @@ def _body(c: Call) -> SinkingBuilder:
 _Labels = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
-def _product(b: Builder, x: Node, weight: Node, spec: _Labels, dtype: DType) -> Term:
+def step_product(b: Builder, x: Node, weight: Node, spec: _Labels, dtype: DType) -> Term:
     """In the accumulator of the operands."""
     labels = Contraction(*spec, dtype.accumulator)
     return Term(b, b.cast(b.contract(b.cast(x, dtype), weight, labels), dtype.accumulator))
@@ -89,14 +89,14 @@ def _product(b: Builder, x: Node, weight: Node, spec: _Labels, dtype: DType) -> 
 @overload("habana_tf::lstm_layer", floats=True)
 def lstm_layer(c: Call, gates: Node, weight: Node, hx: Node, cx: Node, reverse: bool) -> list[Node]:
     """See `habana_tf.torch.recurrent`: h, c and the gates after their functions, of all steps."""
-    trips, rows = _steps_of(gates, reverse)
-    b = _body(c)
+    trips, rows = steps_of(gates, reverse)
+    b = loop_body(c)
     h, cell = b.input(hx.shape, hx.dtype), b.input(cx.shape, cx.dtype)
     row, w = b.input(gates.shape[1:], gates.dtype), b.input(weight.shape, weight.dtype)
     wide = gates.dtype.accumulator
-    sums = Term(b, b.cast(row, wide)) + _product(b, h, w, ((0, 1), (2, 1), (0, 2)), weight.dtype)
+    sums = Term(b, b.cast(row, wide)) + step_product(b, h, w, ((0, 1), (2, 1), (0, 2)), weight.dtype)
     functions = ("sigmoid", "sigmoid", "tanh", "sigmoid")
-    enter, forget, new, leave = (_part(b, sums, k).map(fn) for k, fn in enumerate(functions))
+    enter, forget, new, leave = (gate(b, sums, k).map(fn) for k, fn in enumerate(functions))
     next_cell = forget * Term(b, b.cast(cell, wide)) + enter * new
     made_cell = b.cast(next_cell.node, cx.dtype)
     made = b.cast((leave * next_cell.map("tanh")).node, gates.dtype)
@@ -111,12 +111,12 @@ def lstm_layer_backward(
     c: Call, dy: Node | None, dcells: Node | None, weight: Node, cx: Node, cells: Node, activated: Node, reverse: bool
 ) -> list[Node]:
     """Gradients of the gates of all steps, and of the first h and c."""
-    trips, rows = _steps_of(cells, not reverse)
+    trips, rows = steps_of(cells, not reverse)
     out = c.b
     first = out.reshape(out.cast(cx, cells.dtype), (1, *cx.shape))
     rest = out.slice(cells, (int(reverse), 0, 0), (trips - 1, *cx.shape))
     before = out.concat([rest, first] if reverse else [first, rest], 0)
-    b = _body(c)
+    b = loop_body(c)
     dh, dc = b.input(cx.shape, activated.dtype), b.input(cx.shape, cx.dtype)
     given = [n for n in (dy, dcells) if n is not None]
     sliced = [activated, cells, before, *given]
@@ -132,7 +132,7 @@ def lstm_layer_backward(
         hidden = hidden + term(grads[0])
     if dcells is not None:
         inner = inner + term(grads[-1])
-    enter, forget, new, leave = (_part(b, term(gates), k) for k in range(_GATES))
+    enter, forget, new, leave = (gate(b, term(gates), k) for k in range(_GATES))
     shown = term(cell).map("tanh")
     inner = inner + hidden * leave * (1.0 - shown * shown)
     parts = [
@@ -142,7 +142,7 @@ def lstm_layer_backward(
         hidden * shown * leave * (1.0 - leave),
     ]
     dgates = b.cast(b.concat([p.node for p in parts], 1), activated.dtype)
-    left = _product(b, dgates, w, ((0, 2), (2, 1), (0, 1)), weight.dtype)
+    left = step_product(b, dgates, w, ((0, 2), (2, 1), (0, 1)), weight.dtype)
     outputs = [b.cast(left.node, activated.dtype), b.cast((inner * forget).node, cx.dtype), dgates]
     loop = Loop(trips, Program(b.inputs, outputs), 2, (rows,) * len(sliced), (rows,))
     zeros = [out.const(0, n.dtype, n.shape) for n in (dh, dc)]
