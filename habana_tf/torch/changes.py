@@ -50,7 +50,7 @@ def _storages(original: Any) -> Any:
         (size,) = args or (0,)
         if isinstance(size, int):
             return torch.empty(size, dtype=torch.uint8, device="hpu").untyped_storage()
-        return torch.tensor(list(size), dtype=torch.uint8).to("hpu").untyped_storage()
+        return torch.tensor(list(size), dtype=torch.uint8, device="cpu").to("hpu").untyped_storage()
 
     return __new__
 

@@ -48,7 +48,7 @@ class Composed:
     ) -> torch.Tensor:  # fmt: skip
         """x filled by one of our ops with `numbers`. given: what the overload of PyTorch got, where it is not these."""
         given = numbers if given is None else given
-        overload(torch.empty(0, dtype=x.dtype), *(a for a in given if not isinstance(a, torch.Tensor)))
+        overload(torch.empty(0, dtype=x.dtype, device="cpu"), *(a for a in given if not isinstance(a, torch.Tensor)))
         if not x.numel():
             return x
         blocks = -(-x.numel() * words // _WORDS)
@@ -143,7 +143,7 @@ class Composed:
         self, n: int, generator: Generator, *, dtype: torch.dtype | None = None, **options: Any
     ) -> torch.Tensor:
         kind = torch.int64 if dtype is None else dtype
-        torch.empty(0, dtype=kind).random_(0, max(n, 1))
+        torch.empty(0, dtype=kind, device="cpu").random_(0, max(n, 1))
         if n < 0 or not n or kind is torch.float64:
             overload = torch.ops.aten.randperm.generator
             made = fallback.run(self.recorder, overload, (n,), {"generator": generator, "dtype": kind}, "it is empty")

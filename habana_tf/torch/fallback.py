@@ -68,7 +68,7 @@ class _Host:
         if isinstance(value, (list, tuple)):
             return [self._to_host(x, argument) for x in value]
         if isinstance(value, (bool, int, float, complex)) and argument is not None and _takes_tensor(argument):
-            return torch.scalar_tensor(value, dtype=self._kind(value))
+            return torch.scalar_tensor(value, dtype=self._kind(value), device="cpu")
         if isinstance(value, torch.device) and value.type == "hpu":
             return torch.device("cpu")
         return value
@@ -113,7 +113,7 @@ def host_view(recorder: Recorder, t: torch.Tensor, write: bool) -> torch.Tensor:
     """A tensor of the CPU on the memory of one of the device, with the values that this has now."""
     block = recorder.settle(t, write)
     if not t.numel():
-        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
     flat = block.host()[: block.size // t.element_size() * t.element_size()].view(t.dtype)
     made = flat.as_strided(t.shape, t.stride(), t.storage_offset())
     if t.is_conj():

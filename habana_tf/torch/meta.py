@@ -30,7 +30,7 @@ def raise_as_cpu(overload: Any, args: Any, kwargs: Any, why: Exception) -> NoRet
 def _placeholders(value: Any) -> Any:
     """Arguments for a CPU kernel that is to refuse them."""
     if isinstance(value, torch.Tensor):
-        return torch.zeros(value.shape, dtype=value.dtype)
+        return torch.zeros(value.shape, dtype=value.dtype, device="cpu")
     if isinstance(value, (list, tuple)):
         return [_placeholders(x) for x in value]
     return {k: _placeholders(x) for k, x in value.items()} if isinstance(value, dict) else value

@@ -52,7 +52,9 @@ class RandomState:
     def get_state(self) -> torch.Tensor:
         """The state as a tensor of bytes on the CPU."""
         with self._lock:
-            return torch.tensor(list(struct.pack(_FORMAT, self.initial_seed, self.offset)), dtype=torch.uint8)
+            return torch.tensor(
+                list(struct.pack(_FORMAT, self.initial_seed, self.offset)), dtype=torch.uint8, device="cpu"
+            )
 
     def set_state(self, state: torch.Tensor) -> None:
         """Goes on where `get_state` was called. Raises TypeError or RuntimeError for what is no such state."""
@@ -92,7 +94,7 @@ class _Stretch:
         if self._generator is None:
             seed, self._offset = default.take(self._blocks)
             return seed
-        return int(torch.empty((), dtype=torch.int64).random_(generator=self._generator))
+        return int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self._generator))
 
     def offset(self) -> int:
         return self._offset

@@ -25,7 +25,7 @@ def register(recorder: Recorder) -> None:
     def restored(storage: Any, location: str) -> Any:
         if location.split(":")[0] != "hpu":
             return None
-        plain = torch.tensor([], dtype=torch.uint8).set_(_untyped(storage))
+        plain = torch.tensor([], dtype=torch.uint8, device="cpu").set_(_untyped(storage))
         return fallback.to_device(recorder, plain).untyped_storage()
 
     torch.serialization.register_package(_PRIORITY, place, restored)

@@ -144,7 +144,7 @@ class HcclGroup(dist.ProcessGroup):
         """The exchange of the ranks, where all are on one host."""
 
         def gather(*numbers: int) -> Any:
-            mine = torch.tensor(numbers, dtype=torch.int64)
+            mine = torch.tensor(numbers, dtype=torch.int64, device=_CPU)
             all_of_them = [torch.empty_like(mine) for _ in range(self.size())]
             self._host.allgather([all_of_them], [mine]).wait()
             return np.stack([each.numpy() for each in all_of_them])
