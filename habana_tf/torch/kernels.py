@@ -53,6 +53,7 @@ class Kernels:
             self._aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
         self._aten.impl("_copy_from_and_resize", self._copy_from, _KEY)
         self._aten.impl("_local_scalar_dense", self._item, _KEY)
+        self._aten.impl("_to_copy", _to_copy, _KEY)
         own: dict[str, Kernel] = {}
         for name, row in sorted(rows().items()):
             if name == "copy_" or "::" in name and name not in own_ops.OPS:
@@ -194,6 +195,13 @@ def _of_lists() -> list[Any]:
         if of_lists and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
             found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
     return found
+
+
+def _to_copy(t: torch.Tensor, *, non_blocking: bool = False, **kwargs: Any) -> torch.Tensor:
+    """As for other devices, but that a copy which need not be waited for goes to ordinary memory of the host."""
+    overload = torch.ops.aten._to_copy.default
+    made: torch.Tensor = overload._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, t, **kwargs)
+    return made
 
 
 def _view(name: str) -> Callable[..., Any]:
