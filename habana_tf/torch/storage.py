@@ -210,16 +210,28 @@ class Memory:
 
     def empty_cache(self) -> None:
         """Gives the pages of free blocks back to the host."""
-        page = mmap.PAGESIZE
         for kept in self._free.values():
             for block in kept:
-                if block.counted:
-                    block.counted = False
-                    self.statistics.reserved -= block.room
-                    if block.room >= page:
-                        first = -(-block.address // page) * page
-                        _advise(first, (block.address + block.room - first) // page * page)
+                self._discard(block)
         self.publish()
+
+    def discard(self, block: Block) -> None:
+        """Gives the pages of a block that a tensor has back to the host: what was in it is gone, and it takes no HBM
+        until it is written again."""
+        if block.counted:
+            self.statistics.allocated -= block.room
+        self._discard(block)
+        self.publish()
+
+    def _discard(self, block: Block) -> None:
+        if not block.counted:
+            return
+        page = mmap.PAGESIZE
+        block.counted = False
+        self.statistics.reserved -= block.room
+        if block.room >= page:
+            first = -(-block.address // page) * page
+            _advise(first, (block.address + block.room - first) // page * page)
 
     # -- the host's memory --------------------------------------------------------------------------------
 

@@ -31,6 +31,31 @@ def test_a_tensor_goes_there_and_back() -> None:
 
 
 @on_device()
+def test_a_copy_to_the_host_need_not_be_waited_for() -> None:
+    x = torch.arange(6.0).view(2, 3)
+    there = x.to("hpu", non_blocking=True)
+    assert torch.equal(there.to("cpu", non_blocking=True), x)
+    assert torch.equal(there.to("cpu", torch.float64, non_blocking=True), x.double())
+
+
+@on_device()
+def test_as_the_default_device() -> None:
+    """What the front end itself makes on the host stays there."""
+    torch.set_default_device("hpu")
+    try:
+        x = torch.randn(3, 4)
+        assert x.is_hpu and torch.hpu.get_rng_state().device.type == "cpu" and torch.randperm(5).is_hpu
+        buffer = io.BytesIO()
+        torch.save(x, buffer)
+        buffer.seek(0)
+        assert torch.equal(torch.load(buffer), x)
+        assert (x % 3).is_hpu and torch.nonzero(x.abs() < 9).shape == (12, 2)
+        assert torch.zeros(0, 3).cpu().device.type == "cpu"
+    finally:
+        torch.set_default_device(None)
+
+
+@on_device()
 def test_views_share_memory_whichever_writes() -> None:
     want, got = torch.arange(24.0).reshape(4, 6), torch.arange(24.0).reshape(4, 6).to("hpu")
     for x in (want, got):
