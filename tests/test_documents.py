@@ -67,6 +67,7 @@ NEVER = {
     "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/sum_errors.py": "tests/compiler/test_sum_errors.py holds what it shows",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
+    'make bench ARGS="--framework torch"': "measures, as above; tests/benchmarks has its parts",
     ".venv/bin/cmake -S . -B build/fuzz -DHABANA_FUZZ=ON && .venv/bin/cmake --build build/fuzz": (
         "tests/test_fuzz_programs.py does it"
     ),
