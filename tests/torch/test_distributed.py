@@ -91,6 +91,10 @@ def copies():
     parts = [on_card(0) for _ in range(size)]
     dist.all_to_all(parts, [on_card(10 * rank + r) for r in range(size)])
     same(torch.stack([p.cpu() for p in parts]).ravel(), [10 * r + rank for r in range(size)])
+    parts = [torch.empty(rank + r, 2, device=hpu) for r in range(size)]  # of other sizes for each pair, one of none
+    dist.all_to_all(parts, [torch.full((rank + r, 2), 10.0 * rank + r, device=hpu) for r in range(size)])
+    for r, part in enumerate(parts):
+        same(part, np.full((rank + r, 2), 10 * r + rank))
     flat = torch.empty(size, device=hpu)
     dist.all_to_all_single(flat, on_card(*[10 * rank + r for r in range(size)]))
     same(flat, [10 * r + rank for r in range(size)])

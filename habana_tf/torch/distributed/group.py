@@ -42,6 +42,8 @@ _READ = {
 """Collectives, by the argument that is only read; -1 where all tensors may be written. Some have two names, of which
 older releases of PyTorch know one."""
 
+_TAG = 1 << 24
+"""Of messages that are parts of a collective; a program's own have small ones."""
 _FLAT = frozenset({
     "_allgather_base", "all_gather_single", "allgather_into_tensor_coalesced", "all_gather_single_coalesced",
     "_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor_coalesced",
@@ -115,12 +117,25 @@ class HcclGroup(dist.ProcessGroup):
             work = self._sum(args[0], args[1] if len(args) > 1 else kwargs.get("opts"))
             if work is not None:
                 return work
+        if name == "alltoall":
+            return self._all_to_all(args[0], args[1], held)
         read = _READ[name]
         given = [self._on_host(a, k != read, name in _FLAT) for k, a in enumerate(args)]
         under = getattr(self._host, name)(*given, **kwargs)
         results: list[torch.Tensor] = []
         _collect(args[0], results)
         return Work(under, results, held, self._what(name))
+
+    def _all_to_all(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], held: list[torch.Tensor]) -> Work:
+        """By messages between any two ranks: gloo's own wants tensors of one size."""
+        sent = [self._on_host(t, False, False) for t in inputs]
+        received = [self._on_host(t, True, False) for t in outputs]
+        rank = self.rank()
+        others = [r for r in range(self.size()) if r != rank]
+        received[rank].copy_(sent[rank])
+        works = [self._gloo.recv([received[r]], r, _TAG) for r in others]
+        works += [self._gloo.send([sent[r]], r, _TAG) for r in others]
+        return Work(Several(works), outputs, held, self._what("alltoall"))
 
     def _on_host(self, value: Any, write: bool, flat: bool) -> Any:
         """An argument with tensors of the CPU in the place of those of the device, on their memory."""
