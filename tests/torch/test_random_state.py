@@ -68,3 +68,31 @@ def test_a_seed_that_nothing_predicts() -> None:
     first = torch.hpu.initial_seed()
     torch.hpu.seed()
     assert torch.hpu.initial_seed() != first
+
+
+@on_device(modes=("lazy",))
+def test_numbers_have_their_distribution() -> None:
+    torch.manual_seed(1)
+    n = 40_000
+    x = torch.empty(n, device="hpu")
+    for drawn, mean, spread in (
+        (x.clone().uniform_(-1, 3), 1, 4 / 12**0.5), (x.clone().normal_(2, 3), 2, 3),
+        (x.clone().bernoulli_(0.3), 0.3, 0.21**0.5), (x.clone().exponential_(2), 0.5, 0.5),
+        (x.clone().geometric_(0.25), 4, 12**0.5), (torch.randint(0, 10, (n,), device="hpu"), 4.5, 8.25**0.5),
+    ):  # fmt: skip
+        got = drawn.cpu().double()
+        assert abs(got.mean() - mean) < 5 * spread / n**0.5 and abs(got.std() / spread - 1) < 0.05, (mean, spread)
+    assert set(torch.randint(-2, 3, (500,), device="hpu").tolist()) == {-2, -1, 0, 1, 2}
+    assert torch.equal(torch.randperm(1000, device="hpu").sort()[0].cpu(), torch.arange(1000))
+    shares = torch.multinomial(torch.tensor([0.0, 1.0, 3.0], device="hpu"), n, True).cpu().bincount(minlength=3)
+    assert shares[0] == 0 and abs(shares[2] / n - 0.75) < 0.02
+    assert x.bfloat16().uniform_().max().item() < 1
+
+
+@on_device(modes=("lazy",))
+def test_dropout_scales_what_it_keeps_and_its_gradient() -> None:
+    x = torch.ones(1000, device="hpu", requires_grad=True)
+    for y in (torch.nn.functional.dropout(x, 0.2), torch.native_dropout(x, 0.2, True)[0]):
+        (grad,) = torch.autograd.grad(y.sum(), x)
+        kept = y.detach().cpu()
+        assert set(kept.tolist()) == {0.0, 1.25} and torch.equal(grad.cpu(), kept) and 150 < (kept == 0).sum() < 250

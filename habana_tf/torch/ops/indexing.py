@@ -197,9 +197,23 @@ def index(c: Call, x: Node, indices: Sequence[Node | None]) -> Node:
     return c.b.permute(c.b.gather(x, brackets.coords, brackets.axes), brackets.order)
 
 
+def _masked(c: Call, x: Node, indices: Sequence[Node | None], values: Operand) -> Node | None:
+    """x with one value where a mask of booleans holds; None for other indices or several values."""
+    given = [(k, n) for k, n in enumerate(indices) if n is not None]
+    if len(given) != 1 or given[0][1].dtype is not DType.BOOL or isinstance(values, Node) and values.numel != 1:
+        return None
+    axis, mask = given[0]
+    new = c.b.reshape(values, ()) if isinstance(values, Node) else values
+    held = c.b.broadcast_in_dim(mask, x.shape, range(axis, axis + mask.rank))
+    return c.b.select(held, c.node(new, x.dtype), x)
+
+
 @overload(*both("index_put"), "_unsafe_index_put")
 def index_put(c: Call, x: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool = False) -> Node:
     b = c.b
+    masked = _masked(c, x, indices, values) if not accumulate else None
+    if masked is not None:
+        return masked
     brackets = _Brackets(c, x, indices)
     if accumulate and x.dtype is DType.BOOL:
         raise c.refused("a sum of booleans")
