@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 os.environ["PT_HPU_LAZY_MODE"] = "1"  # graphs are of lazy mode
 
-import habana_frameworks.torch as ht
 import torch
 from digits import datasets
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
+
+import habana_frameworks.torch as ht
 
 CALLS = 300
 

@@ -16,6 +16,7 @@ import torch
 from habana_tf.torch import hpu, profiler
 from habana_tf.torch.autocast import Casts
 from habana_tf.torch.generator import Generator
+from habana_tf.torch.moved_modules import keeping_parameters
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def changes(casts: Casts) -> tuple[Change, ...]:
     return (
         Change("torch", "Generator", _generator, 'torch.Generator("hpu") raises NotImplementedError'),
         Change("torch", "clear_autocast_cache", clearing, "cast weights outlive the autocast that cast them"),
+        Change("torch.nn.Module", "_apply", keeping_parameters, "an optimizer made before `.to` trains nothing"),
         Change("torch.UntypedStorage", "__new__", _storages, "deepcopy of a tensor ends the process"),
         Change("torch._tensor_str", "_tensor_str", _shown_from_cpu, "to print a tensor runs a dozen ops of the device"),
         *(
