@@ -1,4 +1,4 @@
-"""The programs for PyTorch in README run as they stand there."""
+"""The programs for PyTorch in README and docs/torch.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.child import environment
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md",)
+PAGES = ("README.md", "docs/torch.md")
 
 pytestmark = pytest.mark.skipif(not (ROOT / "CONTRIBUTING.md").exists(), reason="not in a source tree")
 

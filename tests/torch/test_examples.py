@@ -73,6 +73,12 @@ def test_vit() -> None:
     assert len(re.findall(r"\d images/s", printed)) == 4
 
 
+def test_hpu_graphs() -> None:
+    printed = _run("hpu_graphs.py")
+    assert _percent(printed, "test accuracy:") > 95
+    assert re.search(r"ms recorded, .* ms replayed", printed)
+
+
 @needs("transformers")
 @needs("accelerate")
 def test_hugging_face() -> None:
