@@ -48,6 +48,7 @@ SKIPPED: dict[str, str] = {
     "to": _PINNED,
     "tensor_split": "PyTorch wants its indices on the CPU, for any device",
     "mode out": _DEVICE,
+    "_native_batch_norm_legit": "as native_batch_norm",
     "native_batch_norm": "the statistics have the shapes and types of the GPU's kernel, which differ from the CPU's",
     "native_layer_norm": "the statistics have the type of the GPU's kernel, which differs from the CPU's in bfloat16",
     "fft.ihfftn out": "PyTorch never writes the result where one axis is transformed, on the CPU either",
