@@ -16,6 +16,19 @@ _MOST = 1024
 """Remembered storages from which those that are gone are looked for."""
 
 
+def _copied(
+    t: torch.Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool | None = None, non_blocking: bool = False, memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """A copy of a tensor in another type or on another device, in memory that is not pinned."""
+    form = memory_format or torch.preserve_format
+    return torch.empty_like(t, dtype=dtype, device=device, memory_format=form).copy_(t)
+
+
+def _done(t: torch.Tensor, stream: Any) -> None:
+    """Nothing: a stream's work is done when memory is given to others."""
+
+
 class Pinned:
     """The kernels of the CPU that PyTorch lacks where a device has no allocator of pinned memory."""
 
@@ -25,7 +38,10 @@ class Pinned:
         self._aten = torch.library.Library("aten", "IMPL")
 
     def register(self) -> None:
-        """Registers them."""
+        """Registers them, and copies from the device that want none: PyTorch makes the target of a copy that may be
+        under way in pinned memory, and no copy is ever under way."""
+        self._aten.impl("_to_copy", _copied, "PrivateUse1")
+        self._aten.impl("record_stream", _done, "PrivateUse1")
         self._aten.impl("is_pinned", self._is_pinned, "CPU")
         self._aten.impl("_pin_memory", self._pin, "CPU")
 

@@ -65,6 +65,9 @@ def test_ways_to_the_device_and_from_it() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     for there in (x.hpu(), x.to("hpu", non_blocking=True), x.to("hpu:0"), x.to(torch.device("hpu", 0)), x.to(device=0)):
         assert there.is_hpu and torch.equal(there.cpu(), x)
+        assert torch.equal(there.to("cpu", non_blocking=True), x)
+        assert torch.equal(there.to("cpu", torch.int64, non_blocking=True, copy=True), x.long())
+        assert there.to(torch.bfloat16, non_blocking=True).dtype is torch.bfloat16
     assert next(torch.nn.Linear(2, 2).hpu().parameters()).is_hpu
     with torch.device("hpu"):
         assert torch.ones(2).is_hpu and torch.nn.Linear(2, 2).weight.is_hpu

@@ -30,6 +30,8 @@ def test_work_is_done_after_waiting() -> None:
     torch.hpu.current_stream().wait_stream(stream)
     z = y * 2
     stream.synchronize()
+    z.record_stream(stream)
+    assert isinstance(stream, torch.Stream) and stream.stream_id == stream.hpu_stream
     assert stream.query() and z.tolist() == [4, 4, 4, 4]
 
 

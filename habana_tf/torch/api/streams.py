@@ -7,6 +7,7 @@ ever under way. Times are those of the host that simulates; `card_time_report` h
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -22,23 +23,20 @@ _ids = itertools.count(1)
 _current = threading.local()
 
 
-class Stream:
+class Stream(torch.Stream):
     """A queue of work. device, priority: taken as PyTorch's other streams do; there is one card and one priority."""
 
-    def __init__(self, device: Any = None, priority: int = 0, *, stream_id: int | None = None, **ignored: Any) -> None:
-        self.device = torch.device("hpu", index(device))
+    def __new__(cls, device: Any = None, priority: int = 0, **ignored: Any) -> Any:
+        return super().__new__(cls, device=torch.device("hpu", index(device)))
+
+    def __init__(self, device: Any = None, priority: int = 0, *, number: int | None = None, **ignored: Any) -> None:
         self.priority = priority
-        self.stream_id = next(_ids) if stream_id is None else stream_id
+        self.hpu_stream = next(_ids) if number is None else number
 
     @property
-    def device_index(self) -> int:
-        """The card's number."""
-        return self.device.index or 0
-
-    @property
-    def hpu_stream(self) -> int:
-        """The stream's number."""
-        return self.stream_id
+    def stream_id(self) -> int:
+        """The stream's number, which is `hpu_stream`, too."""
+        return self.hpu_stream
 
     def query(self) -> bool:
         """Whether all its work is done."""
@@ -71,13 +69,16 @@ class Stream:
         set_stream(self._before)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and other.stream_id == self.stream_id
+        return isinstance(other, Stream) and other.hpu_stream == self.hpu_stream
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:
-        return hash((self.stream_id, self.device))
+        return hash((self.hpu_stream, self.device))
 
     def __repr__(self) -> str:
-        return f"<torch.hpu.Stream device={self.device} hpu_stream={self.stream_id:#x}>"
+        return f"<torch.hpu.Stream device={self.device} hpu_stream={self.hpu_stream:#x}>"
 
 
 class Event:
@@ -114,20 +115,22 @@ class Event:
         return f"<torch.hpu.Event {'uninitialized' if self._at is None else hex(self._at)}>"
 
 
-_DEFAULT = Stream(stream_id=0)
+@functools.cache
+def _default() -> Stream:
+    return Stream(number=0)
 
 
 def default_stream(device: Any = None) -> Stream:
     """The stream of work that asks for none."""
     index(device)
-    return _DEFAULT
+    return _default()
 
 
 def current_stream(device: Any = None) -> Stream:
     """The stream that this thread has chosen."""
     index(device)
-    chosen: Stream = getattr(_current, "stream", _DEFAULT)
-    return chosen
+    chosen: Stream | None = getattr(_current, "stream", None)
+    return _default() if chosen is None else chosen
 
 
 def set_stream(stream: Stream | None) -> None:
