@@ -186,9 +186,22 @@ class HcclGroup(dist.ProcessGroup):
                 if mean:
                     t.div_(self.size(), rounding_mode=None if t.is_floating_point() else "trunc")
 
-        if self._thread is None:
-            self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="hccl")
-        return Work(Summing(self._thread.submit(run)), tensors, list(tensors), self._what("allreduce"))
+        work = Summing(self._started(run, options is None or getattr(options, "asyncOp", True)))
+        return Work(work, tensors, list(tensors), self._what("allreduce"))
+
+    def _started(self, run: Callable[[], None], apart: bool) -> futures.Future[None]:
+        """Runs it; apart: in a thread of the group, one after the other."""
+        if apart:
+            if self._thread is None:
+                self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="hccl")
+            return self._thread.submit(run)
+        done: futures.Future[None] = futures.Future()
+        try:
+            run()
+            done.set_result(None)
+        except RuntimeError as why:
+            done.set_exception(why)
+        return done
 
     def _timeout(self, options: Any) -> float:
         """Seconds that a rank waits for others."""
