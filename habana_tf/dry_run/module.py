@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +142,7 @@ class _Step:
         if precision == "bf16":
             context = torch.autocast("hpu", dtype=torch.bfloat16)
         self.unrunner.forget()
-        with torch.set_grad_enabled(self.asked.trains), _attention_in_bf16():
+        with torch.set_grad_enabled(self.asked.trains):
             with context:
                 outputs = self.module(*args, **kwargs)
                 loss = self._loss(outputs, targets) if self.asked.trains else None
@@ -244,19 +244,6 @@ class _Step:
         if total is None:
             raise PredictionError("the module gives no tensor that a loss could be of: give loss=")
         return total
-
-
-@contextmanager
-def _attention_in_bf16() -> Iterator[None]:
-    """Attention on bf16 has products of bf16, as a card's has, and not of fp32."""
-    from torch.backends import cuda  # the switch of the formula that all devices share is there
-
-    before = cuda.fp16_bf16_reduction_math_sdp_allowed()
-    cuda.allow_fp16_bf16_reduction_math_sdp(True)
-    try:
-        yield
-    finally:
-        cuda.allow_fp16_bf16_reduction_math_sdp(before)
 
 
 def _inner(module: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.settings import PT_HPU_PLACE_ON_CPU
-from habana_tf.torch import fallback, own_ops, recurrent, told
+from habana_tf.torch import attention, fallback, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.element_types import DLPACK
@@ -74,6 +74,7 @@ class Kernels:
             self._register(name, call)
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)
+        attention.register(self._aten)
         for overload in _of_lists():
             self._aten.impl(overload.name().removeprefix("aten::"), self._one_by_one(overload), _KEY)
 

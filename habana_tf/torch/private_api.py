@@ -23,6 +23,7 @@ NAMES = {
     "torch.ops.aten.view.default._op_dk": "runs them on tensors of the device",
     "torch._C._dispatch_get_all_op_names": "lists the ops on lists of tensors",
     "torch._C._dispatch_has_kernel_for_dispatch_key": "says which of these PyTorch has for every device",
+    "torch.ops.aten._scaled_dot_product_attention_math.default": "is what attention comes to",
     "torch._C._current_autograd_node": "names the gradients of a module's ops after the module",
     "torch._C._autograd._get_sequence_nr": "is how a gradient's op is told from others",
     "torch.library.Library.fallback": "hands every op without a kernel of the device to the CPU's",
