@@ -1,4 +1,4 @@
-"""The programs for PyTorch in README and docs/torch.md run as they stand there."""
+"""The programs for PyTorch in README, docs/torch.md and docs/guides/several-cards.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from tests.child import environment
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/torch.md")
+PAGES = ("README.md", "docs/torch.md", "docs/guides/several-cards.md")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+"""What starts a program of several processes."""
 
 pytestmark = pytest.mark.skipif(not (ROOT / "CONTRIBUTING.md").exists(), reason="not in a source tree")
 
@@ -30,9 +32,9 @@ def programs() -> list[tuple[str, str]]:
 @pytest.mark.parametrize("page, program", programs() if (ROOT / PAGES[0]).exists() else [])
 def test_a_program_of_a_page(page: str, program: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
-    )
+    words = [sys.executable, *(TORCHRUN if "init_process_group" in program else ()), "program.py"]
+    env = environment(HABANA_SIM_CARDS="2")
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "runs on the CPU" not in done.stderr, done.stderr
     assert done.stdout, "a program of a page prints what it did"
