@@ -88,7 +88,7 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 test-torch: $(VENV_TORCH)/.installed ## PyTorch's front end, where no TensorFlow is installed; TORCH=2.14.1 takes another release
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(if $(CI),TESTS_THOROUGH=1) $(CURDIR)/$(VENV_TORCH)/$(PYTEST) $(if $(NARROW),,$(SIDE_BY_SIDE)) \
-		$(if $(CHOSEN),,$(CURDIR)/tests/torch) $(ARGS)
+		$(if $(CHOSEN),,$(CURDIR)/tests/torch $(CURDIR)/tests/benchmarks/test_torch_bench.py) $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 # The longest first, so that none runs alone in the end.

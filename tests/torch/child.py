@@ -13,12 +13,22 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+def _has_torch() -> bool:
+    """Whether PyTorch is installed. To look for the module would find this folder, where `tests` is on the path."""
+    try:
+        return bool(version("torch"))
+    except PackageNotFoundError:
+        return False
+
+
+HAS_TORCH = _has_torch()
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed: pip install 'habana_tf[torch]'")
 MODES = "lazy", "eager"
 
