@@ -28,8 +28,9 @@ class _Met(NamedTuple):
     """An argument on the device as it was met: which it is, the contents of its block and its view of them."""
 
     place: int
-    shape: tuple[int, ...]
+    contents: tuple[int, ...]
     dtype: torch.dtype
+    shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
 
@@ -43,7 +44,7 @@ _Storage = tuple[Any, ...]
 class Bound:
     """A program with where its addresses come from. Made by `bind`.
 
-    met: the arguments on the device, on so many `distinct` blocks. storages: what `Memory.tensor` takes for new ones;
+    met: the arguments on the device, on so many `distinct` blocks; shared: pairs of them that are on one. storages: what `Memory.tensor` takes for new ones;
     scratch: bytes of what is memory for a run only; fixed: addresses of what the graph holds. inputs, outputs: places
     in the list of all these together; outside: those of outputs that may count as HBM for the first time. results: each
     from the arguments and the tensors of `storages`. hosts, drawn: numbers that are not those of the recording.
@@ -53,6 +54,7 @@ class Bound:
         self.memory, self.launch = memory, launch
         self.met: list[_Met] = []
         self.distinct = 0
+        self.shared: list[tuple[int, int]] = []
         self.fixed: list[int] = []
         self.scratch: list[int] = []
         self.inputs: list[int] = []
@@ -69,16 +71,17 @@ class Bound:
         """The block of each argument that is on the device; None where one has another layout than was bound."""
         known = self.memory.blocks
         found = []
-        for place, shape, dtype, strides, offset in self.met:
+        for place, contents, dtype, shape, strides, offset in self.met:
             t = args[place]
             block = known.get(t.untyped_storage().data_ptr())
             if (
-                block is None or block.shape != shape or block.dtype is not dtype or t.stride() != strides
-                or t.storage_offset() != offset
+                block is None or block.shape != contents or block.dtype is not dtype or t.shape != shape
+                or t.stride() != strides or t.storage_offset() != offset
             ):  # fmt: skip
                 return None
             found.append(block)
-        return found if len(set(map(id, found))) == self.distinct else None
+        alike = len(set(map(id, found))) == self.distinct and all(found[a] is found[b] for a, b in self.shared)
+        return found if alike else None
 
     def run(self, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
         """The results. blocks: of the arguments. Raises what `Launch.run` raises, and torch.OutOfMemoryError."""
@@ -129,8 +132,10 @@ def bind(
     for k, t in enumerate(args):
         if isinstance(t, torch.Tensor) and t.device.type == "hpu":
             block = memory.of(t)
-            owners.setdefault(id(block), len(bound.met))
-            bound.met.append(_Met(k, block.shape, block.dtype, t.stride(), t.storage_offset()))
+            owner = owners.setdefault(id(block), len(bound.met))
+            if owner != len(bound.met):
+                bound.shared.append((owner, len(bound.met)))
+            bound.met.append(_Met(k, block.shape, block.dtype, tuple(t.shape), t.stride(), t.storage_offset()))
     bound.distinct = len(owners)
     if any(
         t.dtype is not memory.of(t).dtype for t in results if isinstance(t, torch.Tensor) and t.device.type == "hpu"

@@ -117,8 +117,9 @@ class TorchOp(ClusterOp):
         return from_label(what) if kind == "type" else what
 
     def _stored(self, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext) -> list[Node]:
-        """The contents of the storages that get the results."""
-        b = context.b
+        """The contents of the storages that get the results. Of a storage of which several views are written, each has
+        those that are written before it."""
+        b, given = context.b, dict(given)
         _, _, targets, results = self.record
         fresh = len(results) - len(targets)
         out = []
@@ -136,6 +137,8 @@ class TorchOp(ClusterOp):
                     node = views.write(b, base, node, _layout(base, geometry))
                 elif geometry is not None and contents is not None:
                     node = views.write(b, given[contents], node, _layout(given[contents], geometry))
+                if contents is not None:
+                    given[contents] = node
             elif order is not None:
                 node = b.permute(node, order)
             out.append(node)

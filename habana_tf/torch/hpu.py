@@ -29,6 +29,9 @@ __all__ = [
 ]  # fmt: skip
 
 _ = _is_in_bad_fork  # PyTorch asks for it by this name
+_initialized = True
+"""Has torch.utils.checkpoint keep the state of the device's random numbers: without it a dropout differs the second
+time."""
 
 
 def init() -> None:

@@ -26,7 +26,7 @@ _VIEWS = ("view", "view_as_real", "view_as_complex", "as_strided", "_reshape_ali
           "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_.source_Storage",
           "is_set_to")  # fmt: skip
 """Overloads whose CPU kernels read no element: they make another tensor of the same storage."""
-_COMPOSITE = ("alias",)
+_COMPOSITE = ("alias", "view.dtype")
 """Of these, those that PyTorch has for every device already."""
 
 
@@ -55,7 +55,6 @@ class Kernels:
             self._aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
         self._aten.impl("_copy_from_and_resize", self._copy_from, _KEY)
         self._aten.impl("_local_scalar_dense", self._item, _KEY)
-        self._aten.impl("_to_copy", _to_copy, _KEY)
         own: dict[str, Kernel] = {}
         for name, row in sorted(rows().items()):
             if name == "copy_" or "::" in name and name not in own_ops.OPS:
@@ -155,16 +154,21 @@ class Kernels:
             return recorder.memory.tensor(shape, strides, kind, count * DLPACK[kind][1] // 8, held)[0]
 
     def _resize(self, t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
-        """Another size: of new memory where the old is too small, with the old elements in front."""
-        shape = tuple(size)
-        if shape == t.shape:
+        """Another size of the same memory. Where that is too small, of new memory with the old elements in front, which
+        other views of the old one do not see."""
+        shape, offset, storage = tuple(size), t.storage_offset(), t.untyped_storage()
+        if shape == t.shape and memory_format is None:
             return t
-        new = self._new(shape, contiguous_strides(shape), t.dtype)
-        kept = min(t.numel(), new.numel())
-        if kept:
-            old = fallback.host_view(self.recorder, t, False).reshape(-1)[:kept]
-            fallback.host_view(self.recorder, new, True).reshape(-1)[:kept].copy_(old)
-        return t.set_(new)
+        like = torch.empty(shape, dtype=t.dtype, device="meta", memory_format=memory_format or torch.contiguous_format)
+        count = offset + like.numel()
+        if count * t.element_size() > storage.nbytes():
+            new = self._new((count,), (1,), t.dtype)
+            kept = storage.nbytes() // t.element_size()
+            if kept:
+                old = fallback.host_view(self.recorder, t.as_strided((kept,), (1,), 0), False)
+                fallback.host_view(self.recorder, new, True)[:kept].copy_(old)
+            storage = new.untyped_storage()
+        return t.set_(storage, offset, shape, like.stride())
 
     # -- copies -------------------------------------------------------------------------------------------
 
@@ -198,13 +202,6 @@ def _of_lists() -> list[Any]:
         if of_lists and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
             found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
     return found
-
-
-def _to_copy(t: torch.Tensor, *, non_blocking: bool = False, **kwargs: Any) -> torch.Tensor:
-    """As for other devices, but that a copy which need not be waited for goes to ordinary memory of the host."""
-    overload = torch.ops.aten._to_copy.default
-    made: torch.Tensor = overload._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, t, **kwargs)
-    return made
 
 
 def _view(name: str) -> Callable[..., Any]:

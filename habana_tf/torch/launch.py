@@ -69,6 +69,12 @@ class Watched:
         self.numbers = list(numbers[0]), list(numbers[1])
         return True
 
+    def undo(self, floats: int, integers: int) -> None:
+        """Forgets numbers of a call that is not recorded. floats, integers: how many there were before it."""
+        kept = {"float": floats, "integer": integers}
+        self.hosts = [host for host in self.hosts if host[1] < kept[host[0]]]
+        self.drawn = [drawn for drawn in self.drawn if drawn[0] < integers]
+
     def touched(self, block: Block, write: bool) -> None:
         """The host is about to read a block, or to write it."""
 

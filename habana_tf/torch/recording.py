@@ -53,7 +53,8 @@ class Recorder:
         self._watched: Watched | None = None
         self._root = self._step = Step(-1)
         self._steps = 0
-        self._number = 0
+        self._together = 0
+        self._number = memory.reading = 0
         self._inputs: list[Block] = []
         self._pending: dict[int, Block] = {}
         self._numbers: tuple[list[float], list[int]] = ([], [])
@@ -67,9 +68,10 @@ class Recorder:
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
         for a call that no program can have, and what PyTorch raises for wrong arguments."""
         with self.lock:
-            if not self.lazy and self._step is not self._root:
+            waits = self.lazy or self._together
+            if not waits and self._step is not self._root:
                 self.flush()
-            marks = len(self._inputs), len(self._numbers[0]), len(self._numbers[1])
+            before, marks = self._step, (len(self._inputs), len(self._numbers[0]), len(self._numbers[1]))
             try:
                 entry = self._entry(kernel, args, kwargs)
                 step = self._step.then.get(entry)
@@ -77,13 +79,15 @@ class Recorder:
                     step = self._new(kernel, entry, args, kwargs)
                 if step.refused:
                     raise NotRecorded(step.refused)
+                new = [None if fresh is None else self.memory.tensor(*fresh) for fresh in step.fresh]
+                self._step = step
             except BaseException:
+                self._step = before
                 self._undo(*marks)
                 raise
-            made = self._results(step, args, kwargs)
-            self._step = step
+            made = self._results(step, new, args, kwargs)
             floats, integers = self._numbers
-            if not self.lazy or step.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL:
+            if not waits or step.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL:
                 self.flush()
             return made
 
@@ -107,10 +111,12 @@ class Recorder:
         return tuple(slots)
 
     def _other(self, a: Any) -> Any:
-        """An argument that is no tensor, as it stands in an entry. False is not 0 there."""
+        """An argument that is no tensor, as it stands in an entry. False is not 0 there, 0.0 is not -0.0, and NaN is NaN."""
         if isinstance(a, (list, tuple)):
             return tuple(self._operand(x) if isinstance(x, torch.Tensor) else self._other(x) for x in a)
-        return (type(a).__name__, a) if isinstance(a, (bool, int, float)) else a
+        if isinstance(a, float):
+            return "float", repr(a)
+        return (type(a).__name__, a) if isinstance(a, int) else a
 
     def _operand(self, t: torch.Tensor) -> Operand:
         """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
@@ -153,7 +159,7 @@ class Recorder:
         return number
 
     def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
-        """A number that is read at run time."""
+        """A number that is read at run time. A boolean is one by its type, of which that of a result may follow."""
         if isinstance(a, float):
             self._numbers[0].append(a)
             return Number("float", len(self._numbers[0]) - 1, dtype)
@@ -162,13 +168,15 @@ class Recorder:
             self.draws += 1
             if self._watched is not None:
                 self._watched.drawn.append((len(self._numbers[1]) - 1, a))
-        return Number("integer", len(self._numbers[1]) - 1, dtype)
+        return Number("integer", len(self._numbers[1]) - 1, torch.bool if type(a) is bool else dtype)
 
     def _undo(self, inputs: int, floats: int, integers: int) -> None:
         """Forgets what a call that is not recorded has read."""
         for block in self._inputs[inputs:]:
             block.reader = -1
         del self._inputs[inputs:], self._numbers[0][floats:], self._numbers[1][integers:]
+        if self._watched is not None:
+            self._watched.undo(floats, integers)
 
     def _new(self, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Step:
         self._steps += 1
@@ -176,23 +184,22 @@ class Recorder:
         self._step.then[entry] = step
         return step
 
-    def _results(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _results(
+        self, step: Step, new: Sequence[tuple[torch.Tensor, Block] | None], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """New tensors, and arguments that were written; their blocks get values of the program."""
         memory, index = self.memory, step.index
-        if step.plain:
-            t, block = memory.tensor(*step.fresh[0])
-            block.value = index, 0
-            self._pending[block.address] = block
-            return t
         made: list[Any] = []
-        for k, fresh in enumerate(step.fresh):
-            if fresh is None:
+        for k, each in enumerate(new):
+            if each is None:
                 made.append(None)
                 continue
-            t, block = memory.tensor(*fresh)
-            block.value = (index, k)
+            t, block = each
+            block.value = index, k
             self._pending[block.address] = block
             made.append(t)
+        if step.plain:
+            return made[0]
         for k, where in enumerate(step.written):
             block = memory.of(tensor_at(where, args, kwargs))
             block.value = (index, len(step.fresh) + k)
@@ -208,8 +215,7 @@ class Recorder:
 
     def collect(self) -> None:
         """Takes back the memory of tensors that are gone, but for what the program has still to read."""
-        number = self._number
-        self.memory.collect(lambda block: block.reader != number)
+        self.memory.collect()
 
     # -- running ------------------------------------------------------------------------------------------
 
@@ -248,18 +254,29 @@ class Recorder:
             if numbers:
                 vector[: len(numbers)] = numbers
                 inputs.append(address)
-        for _, block in found:
-            memory.count(block)
         written = [b for _, b in found]
-        if self._watched is None or self._watched.ran(launch, self._inputs, written, self._numbers):
-            launch.run(inputs, [b.address for b in written])
+        new = [b for b, (_, place) in zip(written, wanted, strict=True) if place < 0]
+        for block in new:  # a tensor that dies while memory is made free leaves its block until the program has run
+            block.reader, block.place = number, -1
+        try:
+            for block in written:
+                memory.count(block)
+            if self._watched is None or self._watched.ran(launch, self._inputs, written, self._numbers):
+                launch.run(inputs, [b.address for b in written])
+        except torch.OutOfMemoryError:
+            for block in new:
+                block.reader = -1
+                if not block.lent:
+                    memory.release(block)
+            raise
         memory.publish()
 
     def _reset(self, found: list[tuple[tuple[int, int], Block]]) -> None:
         self._number += 1
+        self.memory.reading = self._number
         for _, block in found:
             block.value = None
-        for block in self._inputs:
+        for block in (*self._inputs, *(block for _, block in found)):
             if not block.lent and self.memory.blocks.get(block.address) is block:
                 self.memory.release(block)
         self._inputs.clear()
@@ -303,11 +320,13 @@ class Recorder:
     @contextmanager
     def together(self) -> Iterator[None]:
         """Has the ops within wait in eager mode too, until another op follows or the host reads what they write."""
-        before, self.lazy = self.lazy, True
+        with self.lock:
+            self._together += 1
         try:
             yield
         finally:
-            self.lazy = before
+            with self.lock:
+                self._together -= 1
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:

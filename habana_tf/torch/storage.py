@@ -17,7 +17,7 @@ import ctypes
 import functools
 import gc
 import mmap
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -98,8 +98,10 @@ class Memory:
         self.blocks: dict[int, Block] = {}
         self._free: defaultdict[int, list[Block]] = defaultdict(list)
         self._mappings: list[mmap.mmap] = []
-        self._dropped: list[Block] = []
+        self._dropped: deque[Block] = deque()
         self._at = self._end = 0
+        self.reading = 0
+        """The number of the program that is recorded. What it is to read is not given to others."""
         self._published = 0
 
     @property
@@ -160,7 +162,7 @@ class Memory:
         if self.statistics.reserved + block.room > self.capacity:
             self.statistics.retries += 1
             gc.collect()
-            self.collect(lambda _: True)
+            self.collect()
             self.empty_cache()
         if self.statistics.reserved + block.room > self.capacity:
             raise self._full(block.size)
@@ -174,24 +176,22 @@ class Memory:
         self.statistics.allocated += nbytes
         self.statistics.peak = max(self.statistics.peak, self.statistics.allocated)
 
-    def collect(self, unused: Any) -> None:
-        """Takes blocks back whose tensors are gone. unused: of a block whether the recorded program does not read it;
-        one that it reads is left until `release`."""
-        self.died(_bridge.dead_tensors(), unused)
+    def collect(self) -> None:
+        """Takes blocks back whose tensors are gone. One that the recorded program reads is left until `release`."""
+        self.died(_bridge.dead_tensors())
 
-    def died(self, addresses: Iterable[int], unused: Any) -> None:
+    def died(self, addresses: Iterable[int]) -> None:
         """As `collect`, of the blocks at these addresses."""
         for address in addresses:
             block = self.blocks.get(address)
             if block is not None:
                 block.lent = False
-                if unused(block):
+                if block.reader != self.reading:
                     self.release(block)
-
-        dropped, self._dropped = self._dropped, []
-        for block in dropped:
+        while self._dropped:
+            block = self._dropped.popleft()
             block.held -= 1
-            if not block.held and not block.lent and unused(block):
+            if not block.held and not block.lent and block.reader != self.reading:
                 self.release(block)
 
     def hold(self, block: Block) -> None:
@@ -200,7 +200,7 @@ class Memory:
 
     def unhold(self, blocks: list[Block]) -> None:
         """Takes `hold` back, at the next `collect`. May be called by the garbage collector at any time."""
-        self._dropped += blocks
+        self._dropped.extend(blocks)
 
     def publish(self) -> None:
         """Tells `hl-smi` how much of the card is taken."""

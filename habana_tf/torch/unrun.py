@@ -63,10 +63,10 @@ class _Memory(Memory):
         super().__init__(_NO_END)
         self.strangers: list[int] = []
 
-    def collect(self, unused: Any) -> None:
+    def collect(self) -> None:
         dead = _bridge.dead_tensors()
         self.strangers += [address for address in dead if address not in self.blocks]
-        self.died([address for address in dead if address in self.blocks], unused)
+        self.died([address for address in dead if address in self.blocks])
 
     def count(self, block: Block) -> None:
         pass
@@ -191,7 +191,7 @@ def recorded(device: Device) -> Iterator[Unrunner]:
             gc.collect()
             memory = unrunner.memory
             assert isinstance(memory, _Memory)
-            memory.collect(lambda block: True)
-            real.memory.died(memory.strangers, lambda block: block.reader != real._number)
+            memory.collect()
+            real.memory.died(memory.strangers)
             if any(block.lent for block in memory.blocks.values()):
                 _kept.append(memory)

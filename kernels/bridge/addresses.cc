@@ -150,6 +150,7 @@ class AddressedLaunch {
       status =
           program_->Run({&views, targets.data(), reinterpret_cast<char*>(workspace), nullptr, 0, &warning});
       for (const auto& [k, data] : elsewhere) {
+        if (!status.ok()) break;  // what an input held stays
         std::memcpy(reinterpret_cast<char*>(outputs[k]), data.get(), program_->outputs[k].nbytes);
       }
     }

@@ -242,3 +242,28 @@ def test_a_size_that_comes_again_is_not_compiled_again() -> None:
     before = recorder.programs
     epoch()
     assert recorder.programs == before
+
+
+@on_device(modes=EAGER)
+def test_arguments_that_share_memory_otherwise_are_another_call() -> None:
+    compiled = _compiled(lambda a, b, c: a * 100 + b * 10 + c)
+    x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    p, q = x.to("hpu"), y.to("hpu")
+    for given in ((p, q, p.detach()), (p, p.detach(), q), (q, p, p.detach()), (p, p.detach(), p.detach())):
+        a, b, c = (t.cpu() for t in given)
+        assert torch.equal(compiled(*given).cpu(), a * 100 + b * 10 + c)
+
+
+@on_device(modes=EAGER)
+def test_views_of_other_sizes_are_other_calls_of_a_divided_graph() -> None:
+    """Its parts are not told the sizes that they do not compute with."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x + 1
+        return y, torch.linalg.svdvals(torch.eye(2, device=x.device)).sum() + y.sum()
+
+    compiled, x = _compiled(f, dynamic=True), torch.arange(40.0).view(10, 4)
+    there = x.to("hpu")
+    for n in (3, 5, 7, 5):
+        for got, want in zip(compiled(there[:n]), f(x[:n]), strict=True):
+            torch.testing.assert_close(got.cpu(), want)

@@ -1,0 +1,151 @@
+"""What is recorded is what was called: entries that tell calls apart, storages with several views, memory that runs out."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from tests.torch.child import HAS_TORCH, on_device
+
+if HAS_TORCH:
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+
+def _recorder() -> Any:
+    from habana_tf.torch import device
+
+    return device.load().recorder
+
+
+@on_device()
+def test_a_boolean_is_another_number_than_one() -> None:
+    want = torch.tensor([True, False])
+    for number in (True, 1, 1.0, True):
+        for fn in (torch.mul, torch.add):
+            got = fn(want.to("hpu"), number).cpu()
+            assert got.dtype is fn(want, number).dtype and torch.equal(got, fn(want, number))
+
+
+@on_device()
+def test_a_negative_zero_is_another_number_than_zero() -> None:
+    for number in (0.0, -0.0, 0.0):
+        got = torch.nn.functional.pad(torch.ones(2).to("hpu"), (1, 1), value=number).cpu()
+        assert torch.equal(torch.signbit(got), torch.signbit(torch.tensor([number, 1, 1, number])))
+
+
+@on_device()
+def test_the_same_nan_records_nothing_new() -> None:
+    recorder, x = _recorder(), torch.ones(3).to("hpu")
+
+    def step() -> None:
+        torch.nn.functional.pad(x, (0, 1), value=float("nan")).cpu()
+
+    step()
+    before = recorder._steps
+    for _ in range(3):
+        step()
+    assert recorder._steps == before
+
+
+@on_device()
+def test_a_result_that_does_not_fit_leaves_what_was_recorded() -> None:
+    recorder, x = _recorder(), torch.ones(1000).to("hpu")
+    z = torch.ones(3).to("hpu") * 2
+    capacity, recorder.memory.capacity = recorder.memory.capacity, 1 << 20
+    try:
+        for _ in range(2):
+            try:
+                x.expand(1000, 1000) + 1
+            except torch.OutOfMemoryError:
+                continue
+            raise AssertionError("4 MB fit in 1 MiB")
+    finally:
+        recorder.memory.capacity = capacity
+    assert (x + z[0]).cpu().eq(3).all() and z.cpu().eq(2).all()
+
+
+@on_device()
+def test_memory_that_a_waiting_program_reads_is_kept_when_it_runs_short() -> None:
+    """A tensor in a cycle is gone when garbage is collected to make room."""
+    memory = _recorder().memory
+
+    class Cycle:
+        pass
+
+    for writes in (False, True):
+        gc.collect()
+        cycle: Any = Cycle()
+        cycle.itself, cycle.x = cycle, torch.full((1 << 19,), 3.0).to("hpu")
+        y = cycle.x + 1
+        torch.zeros(1 << 22).to("hpu")  # is kept for the next of its size
+        del cycle
+        capacity, memory.capacity = memory.capacity, memory.statistics.reserved
+        try:
+            if writes:
+                torch.zeros(1 << 19).to("hpu")
+            got = y.cpu()
+        finally:
+            memory.capacity = capacity
+        assert got.eq(4).all()
+
+
+@on_device()
+def test_all_views_of_a_storage_are_written() -> None:
+    def moved(device: str) -> torch.Tensor:
+        flat = torch.arange(10.0).to(device)
+        weights = [torch.nn.Parameter(flat[a:b]) for a, b in ((0, 4), (4, 8), (8, 10))]
+        for w in weights:
+            w.grad = torch.ones_like(w)
+        for optimizer in (torch.optim.Adam(weights, lr=0.1, fused=True), torch.optim.SGD(weights, lr=0.1, fused=True)):
+            optimizer.step()
+        return flat.cpu()
+
+    torch.testing.assert_close(moved("hpu"), moved("cpu"))
+
+
+@on_device()
+def test_memory_is_viewed_as_another_type() -> None:
+    def viewed(device: str) -> list[torch.Tensor]:
+        x = torch.arange(8.0).to(device) + 1
+        bits = x.view(torch.int32)
+        bits.add_(1 << 23)
+        first = x.view(torch.uint8)[:4].clone()
+        return [(x * 3).cpu(), first.cpu(), bits.view(torch.float32).cpu(), x.view(torch.int16).cpu()]
+
+    for got, want in zip(viewed("hpu"), viewed("cpu"), strict=True):
+        assert got.dtype is want.dtype and torch.equal(got, want)
+
+
+@on_device()
+def test_another_size_of_the_same_memory() -> None:
+    def resized(device: str) -> list[torch.Tensor]:
+        x = torch.arange(12.0).to(device)
+        other = x.view(3, 4)
+        x.resize_(2, 3)
+        other[0, 0] = 99.0
+        small = x.clone()
+        x.resize_(12)
+        images = torch.arange(24.0).to(device).resize_(1, 2, 3, 4, memory_format=torch.channels_last)
+        assert images.is_contiguous(memory_format=torch.channels_last)
+        part = torch.arange(6.0).to(device)[2:].resize_(8)[:4]
+        return [t.cpu() for t in (small, x, images, part)]
+
+    for got, want in zip(resized("hpu"), resized("cpu"), strict=True):
+        assert torch.equal(got, want)
+
+
+@on_device()
+def test_what_is_computed_again_drops_the_same() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(), torch.nn.Linear(8, 8)).to("hpu")
+
+    def gradient(again: bool, **how: bool) -> torch.Tensor:
+        torch.manual_seed(3)
+        x = torch.ones(4, 8).to("hpu").requires_grad_()
+        y = checkpoint(layers, x, **how) if again else layers(x)
+        y.sum().backward()
+        assert x.grad is not None
+        return x.grad.cpu()
+
+    for reentrant in (False, True):
+        assert torch.equal(gradient(True, use_reentrant=reentrant), gradient(False))
