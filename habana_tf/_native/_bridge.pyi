@@ -52,13 +52,14 @@ def make_interpreted(
 def run_program(program: Program, inputs: Sequence[Any], states: Sequence[bytes] = ()) -> list[np.ndarray]: ...
 
 class AddressedLaunch:
-    """A program with the types and shapes of its inputs, to be run on addresses, all of them multiples of 64."""
+    """A program with the types and shapes of its inputs, to be run on addresses."""
 
     def __init__(self, program: Program, inputs: Sequence[tuple[int, Sequence[int]]]) -> None: ...
     @property
     def workspace(self) -> int: ...
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> str:
-        """Gives what is to be told, the first time: an index out of range."""
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], parts: Sequence[int], workspace: int) -> str:
+        """Addresses are multiples of 64 but those of the inputs `parts`, which are aligned to their elements. Gives
+        what is to be told, the first time: an index out of range."""
 
 def lend(
     address: int, device_type: int, code: int, bits: int, shape: Sequence[int], strides: Sequence[int], reported: bool

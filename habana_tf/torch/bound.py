@@ -7,7 +7,8 @@ tensors it makes. A later call then takes the addresses of its arguments, makes 
     recorded:  program(input 0 = memory of argument 2, numbers) -> output 0 = memory of result 0
     run again: addresses of the arguments, one new tensor per result, one launch
 
-What is bound holds for arguments whose memory has the same layout; for others there is another recording.
+What is bound holds for arguments whose memory has the same layout; for others there is another recording. An argument
+of which only parts are read (see `parts`) may begin anywhere in a storage of any size.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from habana_tf.torch.storage import Block, Memory
 
 
 class _Met(NamedTuple):
-    """An argument on the device as it was met: which it is, the contents of its block and its view of them."""
+    """An argument on the device as it was met: which it is, the contents of its block and its view of them. reach:
+    where another call's may begin elsewhere in another block, the bytes that are read before its first element and from
+    there on; None where it may not."""
 
     place: int
     contents: tuple[int, ...]
@@ -33,6 +36,7 @@ class _Met(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
+    reach: tuple[int, int] | None = None
 
 
 _view = functools.partial(torch.ops.aten.as_strided.default._op_dk, torch._C.DispatchKey.CPU)
@@ -44,10 +48,13 @@ _Storage = tuple[Any, ...]
 class Bound:
     """A program with where its addresses come from. Made by `bind`.
 
-    met: the arguments on the device, on so many `distinct` blocks; shared: pairs of them that are on one. storages: what `Memory.tensor` takes for new ones;
-    scratch: bytes of what is memory for a run only; fixed: addresses of what the graph holds. inputs, outputs: places
-    in the list of all these together; outside: those of outputs that may count as HBM for the first time. results: each
-    from the arguments and the tensors of `storages`. hosts, drawn: numbers that are not those of the recording.
+    met: the arguments on the device, on so many `distinct` blocks; shared: pairs of them that are on one. storages:
+    what `Memory.tensor` takes for new ones; scratch: bytes of what is memory for a run only; fixed: addresses of what
+    the graph holds. inputs, outputs: places in the list of all these together; outside: those of outputs that may count
+    as HBM for the first time. parts: the inputs that are parts of a block; shifted: these with the bytes before them in
+    it; moved: those of an argument that may begin elsewhere, with the argument and the bytes from its first element on.
+    results: each from the arguments and the tensors of `storages`. hosts, drawn: numbers that are not those of the
+    recording.
     """
 
     def __init__(self, memory: Memory, launch: Launch | None) -> None:
@@ -59,6 +66,9 @@ class Bound:
         self.scratch: list[int] = []
         self.inputs: list[int] = []
         self.outputs: list[int] = []
+        self.shifted: list[tuple[int, int]] = []
+        self.moved: list[tuple[int, int, int]] = []
+        self.parts: tuple[int, ...] = ()
         self.outside: list[int] = []
         self.storages: list[_Storage] = []
         self.results: list[Callable[[Sequence[Any], list[torch.Tensor]], Any]] = []
@@ -71,13 +81,15 @@ class Bound:
         """The block of each argument that is on the device; None where one has another layout than was bound."""
         known = self.memory.blocks
         found = []
-        for place, contents, dtype, shape, strides, offset in self.met:
+        for place, contents, dtype, shape, strides, offset, reach in self.met:
             t = args[place]
             block = known.get(t.untyped_storage().data_ptr())
-            if (
-                block is None or block.shape != contents or block.dtype is not dtype or t.shape != shape
-                or t.stride() != strides or t.storage_offset() != offset
-            ):  # fmt: skip
+            if block is None or block.dtype is not dtype or t.shape != shape or t.stride() != strides:
+                return None
+            if reach is None:
+                if block.shape != contents or t.storage_offset() != offset:
+                    return None
+            elif not reach[0] <= t.data_ptr() - block.address <= block.size - reach[1]:
                 return None
             found.append(block)
         alike = len(set(map(id, found))) == self.distinct and all(found[a] is found[b] for a, b in self.shared)
@@ -102,9 +114,13 @@ class Bound:
                         memory.count(blocks[k])
                 table = [block.address for block in blocks] + self.fixed
                 inputs = [table[k] for k in self.inputs]
+                for k, offset in self.shifted:
+                    inputs[k] += offset
+                for k, argument, offset in self.moved:
+                    inputs[k] = args[argument].data_ptr() + offset
                 if self.hosts or self.drawn:
                     self._read_numbers(args)
-                self.launch.run(inputs + self.vector_addresses, [table[k] for k in self.outputs])
+                self.launch.run(inputs + self.vector_addresses, [table[k] for k in self.outputs], self.parts)
             finally:
                 for block in scratch:
                     memory.release(block)
@@ -126,7 +142,7 @@ def bind(
     the CPU that is no argument."""
     if len(watched.launches) > 1:
         return None
-    launch, read, written = watched.launches[0] if watched.launches else (None, [], [])
+    launch, read, offsets, written = watched.launches[0] if watched.launches else (None, [], {}, [])
     bound = Bound(memory, launch)
     owners: dict[int, int] = {}
     for k, t in enumerate(args):
@@ -147,6 +163,7 @@ def bind(
         bound.results.append(_result(bound, r, owners, fixed, fresh, args))
 
     _place(bound, read, written, owners, fresh, fixed)
+    _move(bound, offsets, [memory.of(args[m.place]) for m in bound.met], written)
     for numbers, dtype in zip(watched.numbers, (np.float32, np.int64), strict=True):
         assert isinstance(numbers, list)
         vector = aligned(len(numbers), dtype)
@@ -190,6 +207,29 @@ def _place(
     bound.outside = [k for k in bound.outputs if k < ends[-1]]
 
 
+def _move(bound: Bound, offsets: dict[int, int], blocks: Sequence[Block], written: Sequence[Block]) -> None:
+    """Says which arguments may begin elsewhere: those with a block of their own of which the program reads parts only
+    and writes nothing. offsets: bytes before each input that is a part; blocks: of the arguments."""
+    bound.parts = tuple(offsets)
+    inputs_of: dict[int, list[int]] = {}
+    for k, at in enumerate(bound.inputs):
+        inputs_of.setdefault(at, []).append(k)
+    moving: set[int] = set()
+    for at, (met, block) in enumerate(zip(bound.met, blocks, strict=True)):
+        read = inputs_of.get(at, [])
+        alone = sum(block is other for other in blocks) == 1 and not any(block is other for other in written)
+        if not read or not alone or any(k not in offsets for k in read):
+            continue
+        assert bound.launch is not None
+        begin, sizes = met.offset * met.dtype.itemsize, bound.launch.sizes
+        starts = [(k, offsets[k] - begin) for k in read]
+        before, after = max(0, *(-o for _, o in starts)), max(o + sizes[k] for k, o in starts)
+        bound.met[at] = met._replace(reach=(before, after))
+        bound.moved += [(k, met.place, o) for k, o in starts]
+        moving.update(read)
+    bound.shifted = [(k, offset) for k, offset in offsets.items() if k not in moving]
+
+
 def _result(
     bound: Bound, r: Any, owners: dict[int, int], fixed: set[int], fresh: dict[int, int], args: Sequence[Any]
 ) -> Callable[[Sequence[Any], list[torch.Tensor]], Any]:
@@ -203,8 +243,9 @@ def _result(
     block = bound.memory.of(r)
     shape, strides, offset = tuple(r.shape), r.stride(), r.storage_offset()
     if id(block) in owners:
-        owner = bound.met[owners[id(block)]].place
-        return lambda args, made: _view(args[owner], shape, strides, offset)
+        met = bound.met[owners[id(block)]]
+        owner, before = met.place, offset - met.offset
+        return lambda args, made: _view(args[owner], shape, strides, args[owner].storage_offset() + before)
     if id(block) in fixed:
         return lambda args, made: r
     if id(block) in fresh:

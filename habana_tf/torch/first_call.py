@@ -15,7 +15,7 @@ from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.torch import scopes, views
 from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
-from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Where, tensor_at
+from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Part, Where, tensor_at
 from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.meta import raise_as_cpu, tensors, to_meta
 from habana_tf.torch.step import Step
@@ -119,10 +119,12 @@ class _Filling:
         contents, *view = slot if isinstance(slot[0], tuple) else (slot,)
         ref = contents[:2]
         block = self.memory.of(a)
-        self.contents[ref] = block.shape, PRIMITIVE[block.dtype].label
-        if len(contents) == 4:
+        part = isinstance(contents, Part)
+        shape = contents.shape if part else block.shape
+        self.contents[ref] = shape, PRIMITIVE[block.dtype].label
+        if contents.first if part else len(contents) == 4:
             self.new[ref[1]] = self.contents[ref]
-        if view and 0 not in view[0] and views.layout(math.prod(block.shape), (view[0], view[1], view[2])) is None:
+        if view and 0 not in view[0] and views.layout(math.prod(shape), (view[0], view[1], view[2])) is None:
             raise NotRecorded(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
         return ("value", ref, tuple(view) if view else None)
 

@@ -30,6 +30,17 @@ class Number(NamedTuple):
     dtype: torch.dtype | None = None
 
 
+class Part(NamedTuple):
+    """A part of a storage that is an input by itself, in an entry (see `parts`). op: -1, an input; place: which one;
+    shape: of the part; first: whether it is read for the first time."""
+
+    op: int
+    place: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    first: bool
+
+
 class Drawn(int):
     """A number that is another one at each run of what was recorded. again: gives the next."""
 
@@ -50,8 +61,8 @@ class NotRecorded(Exception):
 @dataclass(frozen=True)
 class Kernel:
     """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read
-    at run time. names: of all arguments; writes: of those that it writes; returns: for each result the argument that it
-    is, None for a new one."""
+    at run time. names: of all arguments; writes: of those that it writes, and targets: their positions and names;
+    returns: for each result the argument that it is, None for a new one."""
 
     row: Row
     overload: Any
@@ -59,6 +70,7 @@ class Kernel:
     runtime: frozenset[int]
     names: tuple[str, ...]
     writes: tuple[str, ...]
+    targets: frozenset[int | str]
     returns: tuple[str | None, ...]
 
     @classmethod
@@ -75,7 +87,9 @@ class Kernel:
         )  # fmt: skip
         runtime = frozenset(k for k, name in enumerate(names) if name in row.runtime)
         stock = overload_of(row.stock) if row.stock else overload
-        return cls(row, overload, stock, runtime, names, (*writes, *row.writes), returns)
+        writes += row.writes
+        targets = frozenset((*writes, *map(names.index, writes)))
+        return cls(row, overload, stock, runtime, names, tuple(writes), targets, returns)
 
     def on_others(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         """A call's arguments as `stock` takes them."""

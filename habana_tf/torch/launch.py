@@ -11,10 +11,11 @@ import numpy as np
 import torch
 
 from habana_tf._native import _bridge
+from habana_tf.ir.dtypes import from_label
 from habana_tf.resolver import placements
 from habana_tf.resolver.resolve import resolve
 from habana_tf.torch import scopes, told
-from habana_tf.torch.cluster import Recording, cluster_of, signature
+from habana_tf.torch.cluster import Recording, cluster_of, nbytes, signature
 from habana_tf.torch.differences import Recordings
 from habana_tf.torch.kernel import Drawn
 from habana_tf.torch.storage import Block, Memory
@@ -26,7 +27,7 @@ _recordings = Recordings()
 
 
 class Launch:
-    """A program that runs on the addresses of blocks."""
+    """A program that runs on the addresses of blocks. sizes: bytes of its inputs that are no numbers."""
 
     def __init__(self, recording: Recording, memory: Memory) -> None:
         met, cluster, start = signature(recording), cluster_of(recording), time.monotonic_ns()
@@ -35,14 +36,15 @@ class Launch:
         told.resolved(start, bound)
         placements.note_program(cluster, scopes.most(recording.scopes))
         self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
+        self.sizes = [nbytes(shape, from_label(label)) for shape, label in recording.inputs]
         self._memory = memory
 
-    def run(self, inputs: list[int], outputs: list[int]) -> None:
-        """Runs it. Raises what the program raises."""
+    def run(self, inputs: list[int], outputs: list[int], parts: tuple[int, ...] = ()) -> None:
+        """Runs it. parts: the inputs that are parts of a block. Raises what the program raises."""
         size = self._native.workspace
         block = self._memory.workspace(size) if size else None
         try:
-            warning = self._native.run(inputs, outputs, 0 if block is None else block.address)
+            warning = self._native.run(inputs, outputs, parts, 0 if block is None else block.address)
         finally:
             if block is not None:
                 self._memory.release(block)
@@ -52,20 +54,22 @@ class Launch:
 
 @dataclass
 class Watched:
-    """What the recorder did while it was watched. launches: each program with the blocks that it read and those that it
-    wrote. numbers: those read at run time; hosts: (kind, place, tensor of the CPU) for those that came in tensors;
-    drawn: (place, number) for those that are others at each run."""
+    """What the recorder did while it was watched. launches: each program with the blocks that it read, the bytes before
+    those of its inputs that are parts of a block, and the blocks that it wrote. numbers: those read at run time; hosts:
+    (kind, place, tensor of the CPU) for those that came in tensors; drawn: (place, number) for those that are others at
+    each run."""
 
-    launches: list[tuple[Launch, list[Block], list[Block]]] = field(default_factory=list)
+    launches: list[tuple[Launch, list[Block], dict[int, int], list[Block]]] = field(default_factory=list)
     numbers: tuple[list[float], list[int]] = ([], [])
     hosts: list[tuple[str, int, torch.Tensor]] = field(default_factory=list)
     drawn: list[tuple[int, Drawn]] = field(default_factory=list)
 
     def ran(
-        self, launch: Launch, read: list[Block], written: list[Block], numbers: tuple[list[float], list[int]]
-    ) -> bool:
+        self, launch: Launch, read: list[Block], offsets: dict[int, int], written: list[Block],
+        numbers: tuple[list[float], list[int]],
+    ) -> bool:  # fmt: skip
         """Notes a program that is about to run; whether it is to."""
-        self.launches.append((launch, list(read), written))
+        self.launches.append((launch, list(read), offsets, written))
         self.numbers = list(numbers[0]), list(numbers[1])
         return True
 

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from habana_tf.torch.first_call import step_of
+from habana_tf.torch.inputs import Inputs
 from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, tensor_at
 from habana_tf.torch.launch import Launch, Watched, aligned
 from habana_tf.torch.step import Step
@@ -54,8 +55,7 @@ class Recorder:
         self._root = self._step = Step(-1)
         self._steps = 0
         self._together = 0
-        self._number = memory.reading = 0
-        self._inputs: list[Block] = []
+        self._inputs = Inputs(memory)
         self._pending: dict[int, Block] = {}
         self._numbers: tuple[list[float], list[int]] = ([], [])
         self._vectors = [aligned(MOST_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
@@ -71,7 +71,7 @@ class Recorder:
             waits = self.lazy or self._together
             if not waits and self._step is not self._root:
                 self.flush()
-            before, marks = self._step, (len(self._inputs), len(self._numbers[0]), len(self._numbers[1]))
+            before, marks = self._step, (len(self._inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
             try:
                 entry = self._entry(kernel, args, kwargs)
                 step = self._step.then.get(entry)
@@ -94,58 +94,54 @@ class Recorder:
     def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All that a call's meaning depends on."""
         slots: list[Any] = [kernel.row.name]
-        runtime, operand, tensor = kernel.runtime, self._operand, torch.Tensor
+        runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
         for k, a in enumerate(args):
             if isinstance(a, tensor):
-                slots.append(operand(a) if k or not kernel.row.drops else self._overwritten(a))
+                slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
             elif k in runtime and isinstance(a, (int, float)):
                 slots.append(self._scalar(a))
             else:
-                slots.append(self._other(a))
+                slots.append(self._other(a, k in targets))
         for name, a in kwargs.items():
             slots.append(name)
             if name in kernel.row.runtime and isinstance(a, (int, float)):
                 slots.append(self._scalar(a))
             else:
-                slots.append(self._operand(a) if isinstance(a, torch.Tensor) else self._other(a))
+                slots.append(operand(a, name in targets) if isinstance(a, tensor) else self._other(a, name in targets))
         return tuple(slots)
 
-    def _other(self, a: Any) -> Any:
-        """An argument that is no tensor, as it stands in an entry. False is not 0 there, 0.0 is not -0.0, and NaN is NaN."""
+    def _other(self, a: Any, written: bool = False) -> Any:
+        """An argument that is no tensor, as it stands in an entry. False is not 0 there, 0.0 not -0.0, NaN is NaN."""
         if isinstance(a, (list, tuple)):
-            return tuple(self._operand(x) if isinstance(x, torch.Tensor) else self._other(x) for x in a)
+            return tuple(self._operand(x, written) if isinstance(x, torch.Tensor) else self._other(x) for x in a)
         if isinstance(a, float):
             return "float", repr(a)
         return (type(a).__name__, a) if isinstance(a, int) else a
 
-    def _operand(self, t: torch.Tensor) -> Operand:
+    def _operand(self, t: torch.Tensor, written: bool) -> Operand:
         """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
         block = self._blocks.get(t.untyped_storage().data_ptr())
         if block is None:
             return self._of_host(t)
         value: Any = block.value
         if t.dtype is not block.dtype:
-            if value is not None or block.reader == self._number:
+            if value is not None or block.reader == self.memory.reading:
                 raise NotRecorded("a tensor views memory as another type")
             block.holds(t)
-        if value is None:
-            if block.reader != self._number:
-                block.reader, block.place = self._number, len(self._inputs)
-                self._inputs.append(block)
-                value = (-1, block.place, block.shape, block.dtype)
-            else:
-                value = (-1, block.place)
         shape = t.shape
-        if shape == block.shape and t.is_contiguous():
-            return value
-        return (value, tuple(shape), t.stride(), t.storage_offset())
+        whole = shape == block.shape and t.is_contiguous()
+        if value is None:
+            if not whole and not written and (found := self._inputs.part(t, block)) is not None:
+                return found
+            value = self._inputs.whole(block)
+        return value if whole else (value, tuple(shape), t.stride(), t.storage_offset())
 
     def _overwritten(self, t: torch.Tensor) -> Operand:
         """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
         block = self.memory.of(t)
         if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
             return (WHOLE, block.shape, block.dtype)
-        return self._operand(t)
+        return self._operand(t, True)
 
     def _of_host(self, t: torch.Tensor) -> Operand:
         """A tensor of the CPU: a number, or a mistake."""
@@ -172,9 +168,8 @@ class Recorder:
 
     def _undo(self, inputs: int, floats: int, integers: int) -> None:
         """Forgets what a call that is not recorded has read."""
-        for block in self._inputs[inputs:]:
-            block.reader = -1
-        del self._inputs[inputs:], self._numbers[0][floats:], self._numbers[1][integers:]
+        self._inputs.undo(inputs)
+        del self._numbers[0][floats:], self._numbers[1][integers:]
         if self._watched is not None:
             self._watched.undo(floats, integers)
 
@@ -242,27 +237,27 @@ class Recorder:
             self._reset(found)
 
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
-        number, memory = self._number, self.memory
+        number, memory = self.memory.reading, self.memory
         wanted = tuple((value, b.place if b.reader == number else -1) for value, b in found)
         launch = self._step.launches.get(wanted)
         if launch is None:
             launch = self._step.launches[wanted] = Launch(self._step.recording(wanted), memory)
             self.programs += 1
-        inputs = [b.address for b in self._inputs]
+        inputs, offsets = self._inputs.addresses(), self._inputs.offsets
         for vector, address, numbers in zip(self._vectors, self._addresses, self._numbers, strict=True):
             assert isinstance(numbers, list)
             if numbers:
                 vector[: len(numbers)] = numbers
                 inputs.append(address)
         written = [b for _, b in found]
-        new = [b for b, (_, place) in zip(written, wanted, strict=True) if place < 0]
+        new = [b for b, (_, place) in zip(written, wanted, strict=True) if place < 0 and b.reader != number]
         for block in new:  # a tensor that dies while memory is made free leaves its block until the program has run
             block.reader, block.place = number, -1
         try:
             for block in written:
                 memory.count(block)
-            if self._watched is None or self._watched.ran(launch, self._inputs, written, self._numbers):
-                launch.run(inputs, [b.address for b in written])
+            if self._watched is None or self._watched.ran(launch, self._inputs.blocks, offsets, written, self._numbers):
+                launch.run(inputs, [b.address for b in written], tuple(offsets))
         except torch.OutOfMemoryError:
             for block in new:
                 block.reader = -1
@@ -272,11 +267,10 @@ class Recorder:
         memory.publish()
 
     def _reset(self, found: list[tuple[tuple[int, int], Block]]) -> None:
-        self._number += 1
-        self.memory.reading = self._number
+        self.memory.reading += 1
         for _, block in found:
             block.value = None
-        for block in (*self._inputs, *(block for _, block in found)):
+        for block in (*self._inputs.blocks, *(block for _, block in found)):
             if not block.lent and self.memory.blocks.get(block.address) is block:
                 self.memory.release(block)
         self._inputs.clear()
@@ -295,7 +289,7 @@ class Recorder:
             block = self.memory.of(t)
             if self._watched is not None:
                 self._watched.touched(block, write)
-            if block.value is not None or write and block.reader == self._number:
+            if block.value is not None or write and block.reader == self.memory.reading:
                 self.flush()
             if write:
                 self.memory.count(block)

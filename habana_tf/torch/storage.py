@@ -20,7 +20,6 @@ import mmap
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -45,8 +44,8 @@ class Block:
 
     size: bytes that its tensors have, room: bytes there are. shape, dtype: its contents in row-major order, from the
     first byte on. counted: whether it counts as HBM. value: which result of the recorded program it is to hold, None
-    where memory has what it holds. reader: the number of the last recorded program that takes it as input, and place:
-    as which input. lent: while a tensor uses it. held: how many graphs keep it.
+    where memory has what it holds. reader: the number of the last recorded program that reads it, and place: as which
+    input, -1 where only parts are read (see `parts`). lent: while a tensor uses it. held: how many graphs keep it.
     """
 
     __slots__ = ("address", "counted", "dtype", "held", "lent", "place", "reader", "room", "shape", "size", "value")

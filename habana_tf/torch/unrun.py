@@ -99,8 +99,8 @@ class Unrunner(Recorder):
         self.host.clear()
 
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
-        wanted = tuple((value, b.place if b.reader == self._number else -1) for value, b in found)
-        places = tuple(self._called.get(b.address, "") for b in self._inputs)
+        wanted = tuple((value, b.place if b.reader == self.memory.reading else -1) for value, b in found)
+        places = tuple(self._called.get(b.address, "") for b in self._inputs.blocks)
         self.programs_made.append(Unrun(self._step.recording(wanted), places, tuple(self._gradients)))
         self._gradients.clear()
 
@@ -121,7 +121,7 @@ class Unrunner(Recorder):
     def _written(self, t: torch.Tensor) -> None:
         """The host writes a tensor, which ends a program that has to do with it."""
         block = self.memory.of(t)
-        if block.value is not None or block.reader == self._number:
+        if block.value is not None or block.reader == self.memory.reading:
             self.flush()
 
     def left_to_cpu(self, overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

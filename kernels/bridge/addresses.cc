@@ -122,11 +122,13 @@ class AddressedLaunch {
 
   size_t Workspace() const { return program_->workspace; }
 
-  // All addresses are multiples of 64. An output may have the address of an input: where the program does not
-  // write in place there, it is written elsewhere first. Gives what is to be told, the first time: an index
-  // out of range.
+  // All addresses are multiples of 64, but those of the inputs `parts`: these are parts of memory that others
+  // may be all of, and aligned to their elements, which is all that code asks of what it reads. An output may
+  // have the address of an input: where the program does not write in place there, or reads a part of that
+  // memory too, it is written elsewhere first. Gives what is to be told, the first time: an index out of
+  // range.
   std::string Run(const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs,
-                  uintptr_t workspace) const {
+                  const std::vector<size_t>& parts, uintptr_t workspace) const {
     if (inputs.size() != views_.size() || outputs.size() != program_->outputs.size()) {
       throw nb::value_error("a launch has other inputs or outputs than its program");
     }
@@ -138,7 +140,8 @@ class AddressedLaunch {
       targets[k] = reinterpret_cast<char*>(outputs[k]);
       const auto at = std::find(inputs.begin(), inputs.end(), outputs[k]);
       const Output& out = program_->outputs[k];
-      if (at == inputs.end() || out.nbytes == 0 || out.over == at - inputs.begin()) continue;
+      const bool in_place = at == inputs.end() || out.over == at - inputs.begin();
+      if (out.nbytes == 0 || (in_place && !ReadsPart(views, parts, targets[k], out.nbytes))) continue;
       targets[k] = static_cast<char*>(AlignedMemory(out.nbytes));
       elsewhere.emplace_back(k, std::unique_ptr<char, decltype(&std::free)>(targets[k], &std::free));
       if (targets[k] == nullptr) throw std::bad_alloc();
@@ -159,6 +162,15 @@ class AddressedLaunch {
   }
 
  private:
+  // Whether one of the inputs `parts` has memory in common with these bytes.
+  static bool ReadsPart(const std::vector<InputView>& inputs, const std::vector<size_t>& parts,
+                        const char* data, size_t nbytes) {
+    return std::any_of(parts.begin(), parts.end(), [&](size_t part) {
+      const InputView& input = inputs.at(part);
+      return input.data < data + nbytes && data < input.data + input.nbytes;
+    });
+  }
+
   const ProgramPtr program_;
   const std::vector<std::tuple<int, std::vector<int64_t>>> inputs_;
   std::vector<InputView> views_;
@@ -176,7 +188,8 @@ void DefineAddresses(nb::module_& m) {
       .def(nb::init<const OwnedProgram&, std::vector<std::tuple<int, std::vector<int64_t>>>>(),
            nb::arg("program"), nb::arg("inputs"))
       .def_prop_ro("workspace", &AddressedLaunch::Workspace)
-      .def("run", &AddressedLaunch::Run, nb::arg("inputs"), nb::arg("outputs"), nb::arg("workspace"));
+      .def("run", &AddressedLaunch::Run, nb::arg("inputs"), nb::arg("outputs"), nb::arg("parts"),
+           nb::arg("workspace"));
   m.def("lend", &Lend);
   m.def("dead_tensors", &DeadTensors);
   m.def("set_device_bytes", &SetDeviceBytes, nb::arg("bytes"));

@@ -1,4 +1,4 @@
-"""What is recorded is what was called: entries that tell calls apart, storages with several views, memory that runs out."""
+"""What is recorded is what was called: entries that tell calls apart, several views of a storage, full memory."""
 
 from __future__ import annotations
 

@@ -32,18 +32,19 @@ __all__ = ["HPUGraph", "graph", "is_current_stream_capturing"]
 
 @dataclass
 class _Program:
-    """A program with the addresses and numbers of its run."""
+    """A program with the addresses and numbers of its run. parts: the inputs that are parts of a block."""
 
     launch: Launch
     inputs: list[int]
     outputs: list[int]
+    parts: tuple[int, ...]
     vectors: list[Any]
     drawn: list[tuple[int, Drawn]]
 
     def run(self) -> None:
         for place, number in self.drawn:
             self.vectors[1][place] = number.again()
-        self.launch.run(self.inputs, self.outputs)
+        self.launch.run(self.inputs, self.outputs, self.parts)
 
 
 @dataclass
@@ -70,8 +71,9 @@ class _Captured(Watched):
         self.constants: dict[int, Block] = {}
 
     def ran(
-        self, launch: Launch, read: list[Block], written: list[Block], numbers: tuple[list[float], list[int]]
-    ) -> bool:
+        self, launch: Launch, read: list[Block], offsets: dict[int, int], written: list[Block],
+        numbers: tuple[list[float], list[int]],
+    ) -> bool:  # fmt: skip
         """Notes a program that is about to run; whether it is to."""
         for block in written:
             if self.constants.pop(id(block), None) is not None:
@@ -81,9 +83,11 @@ class _Captured(Watched):
             assert isinstance(values, list)
             vectors.append(aligned(len(values), dtype))
             vectors[-1][:] = values
-        inputs = [b.address for b in read] + [v.ctypes.data for v in vectors if len(v)]
+        inputs = [b.address + offsets.get(k, 0) for k, b in enumerate(read)] + [
+            v.ctypes.data for v in vectors if len(v)
+        ]
         drawn, self.drawn = self.drawn, []
-        self.steps.append(_Program(launch, inputs, [b.address for b in written], vectors, drawn))
+        self.steps.append(_Program(launch, inputs, [b.address for b in written], tuple(offsets), vectors, drawn))
         for block in (*read, *written):
             if id(block) not in self.held:
                 self.held[id(block)] = block

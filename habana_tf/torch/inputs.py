@@ -1,0 +1,76 @@
+"""What the recorded program reads: whole storages, and parts of them (see `parts`), each an input with an address."""
+
+from __future__ import annotations
+
+import torch
+
+from habana_tf.torch.kernel import Operand, Part
+from habana_tf.torch.parts import part
+from habana_tf.torch.storage import Block, Memory
+
+
+class Inputs:
+    """blocks: that of each input; offsets: of the inputs that are parts the bytes before them in their blocks."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.blocks: list[Block] = []
+        self.offsets: dict[int, int] = {}
+        self._parts: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def whole(self, block: Block) -> Operand:
+        """A block of which all is read, as it stands in an entry: with its contents the first time."""
+        if block.reader != self._memory.reading:
+            block.reader, block.place = self._memory.reading, -1
+        if block.place >= 0:
+            return (-1, block.place)
+        block.place = len(self.blocks)
+        self.blocks.append(block)
+        return (-1, block.place, block.shape, block.dtype)
+
+    def part(self, t: torch.Tensor, block: Block) -> Operand | None:
+        """A view as it stands in an entry, whose part of a block is an input by itself; None where it is none."""
+        size = block.dtype.itemsize
+        geometry = tuple(t.shape), t.stride(), t.storage_offset()
+        found = part(block.size // size, geometry) if t.numel() else None
+        if found is None:
+            return None
+        first, shape, view = found
+        key = block.address + first * size, shape
+        place = self._parts.get(key)
+        new = place is None
+        if place is None:
+            if block.reader != self._memory.reading:
+                block.reader, block.place = self._memory.reading, -1
+            place = self._parts[key] = len(self.blocks)
+            self.blocks.append(block)
+            self.offsets[place] = first * size
+        contents = Part(-1, place, shape, block.dtype, new)
+        return contents if view is None else (contents, *view)
+
+    def addresses(self) -> list[int]:
+        """Where they begin."""
+        found = [block.address for block in self.blocks]
+        for place, offset in self.offsets.items():
+            found[place] += offset
+        return found
+
+    def undo(self, count: int) -> None:
+        """Forgets all but the first ones."""
+        if len(self.blocks) == count:
+            return
+        for block in self.blocks[count:]:
+            block.reader = -1
+            if block.place >= count:
+                block.place = -1
+        del self.blocks[count:]
+        for block in self.blocks:
+            block.reader = self._memory.reading
+        self.offsets = {place: offset for place, offset in self.offsets.items() if place < count}
+        self._parts = {key: place for key, place in self._parts.items() if place < count}
+
+    def clear(self) -> None:
+        """Begins another program."""
+        self.blocks = []
+        self.offsets = {}
+        self._parts.clear()
