@@ -56,7 +56,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-torch test-networks bench dist sanitize docs site docs-reports docs-values programs lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-torch test-torch-all test-networks bench dist sanitize docs site docs-reports docs-values programs lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -85,10 +85,17 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) -n logical --maxprocesses 2 $(CURDIR)/tests/networks $(ARGS)
 
+TORCH_TESTS := $(CURDIR)/tests/torch $(CURDIR)/tests/benchmarks/test_torch_bench.py
+
 test-torch: $(VENV_TORCH)/.installed ## PyTorch's front end, where no TensorFlow is installed; TORCH=2.14.1 takes another release
 	@mkdir -p $(RUN)
-	cd $(RUN) && $(if $(CI),TESTS_THOROUGH=1) $(CURDIR)/$(VENV_TORCH)/$(PYTEST) $(if $(NARROW),,$(SIDE_BY_SIDE)) \
-		$(if $(CHOSEN),,$(CURDIR)/tests/torch $(CURDIR)/tests/benchmarks/test_torch_bench.py) $(ARGS)
+	cd $(RUN) && $(CURDIR)/$(VENV_TORCH)/$(PYTEST) $(if $(NARROW),,$(SIDE_BY_SIDE)) \
+		$(if $(CHOSEN),,$(TORCH_TESTS)) $(ARGS)
+
+test-torch-all: $(VENV_TORCH)/.installed ## What that left out: all samples of PyTorch's own, 50 steps of networks, jobs of several cards
+	@mkdir -p $(RUN)
+	cd $(RUN) && TESTS_THOROUGH=1 $(CURDIR)/$(VENV_TORCH)/$(PYTEST) -m "rest or part" $(if $(NARROW),,$(SIDE_BY_SIDE)) \
+		$(if $(CHOSEN),,$(TORCH_TESTS)) $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 # The longest first, so that none runs alone in the end.
