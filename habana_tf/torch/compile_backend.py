@@ -56,6 +56,11 @@ def hpu_backend(
     return called
 
 
+def enable_compiled_autograd() -> None:
+    """Has `torch.compile` trace `backward()` as well, across graph breaks of the forward pass."""
+    torch._dynamo.config.compiled_autograd = True
+
+
 def _boxed(graph: Graph) -> Callable[..., Any]:
     """A function that takes its arguments in a list, which it empties when they are used."""
 

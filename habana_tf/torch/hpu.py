@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.settings import TF_ENABLE_DYNAMIC_SHAPES
 from habana_tf.torch.api import attached, graphed, memory, metrics, random, streams
 from habana_tf.torch.api.attached import in_bad_fork as _is_in_bad_fork
 from habana_tf.torch.api.attached import index
@@ -21,11 +22,11 @@ from habana_tf.torch.api.streams import *  # noqa: F403
 from habana_tf.torch.api.streams import __all__ as _streams
 
 __all__ = [
-    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_amp_supported_dtype",
-    "get_autocast_hpu_dtype", "get_device_capability", "get_device_name", "get_device_properties", "graphed", "init",
-    "is_autocast_hpu_enabled", "is_available", "is_bf16_supported", "is_initialized", "memory", "metrics", "random",
-    "set_autocast_hpu_dtype", "set_autocast_hpu_enabled", "set_device", "streams", "synchronize",
-    *_graphed, *_memory, *_random, *_streams,
+    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "disable_dynamic_shape",
+    "enable_dynamic_shape", "get_amp_supported_dtype", "get_autocast_hpu_dtype", "get_device_capability",
+    "get_device_name", "get_device_properties", "graphed", "init", "is_autocast_hpu_enabled", "is_available",
+    "is_bf16_supported", "is_initialized", "memory", "metrics", "random", "set_autocast_hpu_dtype",
+    "set_autocast_hpu_enabled", "set_device", "streams", "synchronize", *_graphed, *_memory, *_random, *_streams,
 ]  # fmt: skip
 
 _ = _is_in_bad_fork  # PyTorch asks for it by this name
@@ -115,6 +116,16 @@ def synchronize(device: Any = None) -> None:
     """Runs what was recorded. Nothing else is ever under way."""
     index(device)
     attached.now()[1].flush()
+
+
+def enable_dynamic_shape() -> None:
+    """Has sizes that change compiled as ranges, which is how it is unless TF_ENABLE_DYNAMIC_SHAPES says otherwise."""
+    os.environ[TF_ENABLE_DYNAMIC_SHAPES.name] = "1"
+
+
+def disable_dynamic_shape() -> None:
+    """Has each size compiled by itself."""
+    os.environ[TF_ENABLE_DYNAMIC_SHAPES.name] = "0"
 
 
 def is_bf16_supported() -> bool:

@@ -13,7 +13,7 @@ if HAS_TORCH:
     from torch.nn import functional as F
 
     from habana_tf.torch import device
-    from habana_tf.torch.hpex import kernels, optimizers
+    from habana_tf.torch.hpex import kernels, lars, optimizers
 
 
 def _models() -> tuple[Any, Any]:
@@ -110,6 +110,48 @@ def test_steps_after_the_first_compile_nothing_and_are_one_program() -> None:
             assert not recorder.waiting
             optimizer.param_groups[0]["lr"] *= 0.9
         assert counts[0] <= 1 and counts[2:] == [0, 0], (kind, counts)
+
+
+def _lars(params: list[Any], grads: list[Any], moments: list[Any], mask: list[bool], lr: float) -> None:
+    """One step by the formulas, in NumPy's fp64. Parameters and moments are changed."""
+    for p, g, m, scaled in zip(params, grads, moments, mask, strict=True):
+        if scaled:
+            of_p, of_g = np.linalg.norm(p), np.linalg.norm(g)
+            g = (g + 0.1 * p) * (0.02 * of_p / (of_g + 0.1 * of_p + 1e-3) if of_p and of_g else 1.0)
+        m *= 0.9
+        m += lr * g
+        p -= m
+
+
+@on_device()
+def test_lars_scales_the_gradients_that_it_is_told_to() -> None:
+    recorder = device.load().recorder
+    _, there = _models()
+    with torch.no_grad():
+        list(there.parameters())[2].zero_()  # of norm 0: not scaled
+    momentum = lars.FusedResourceApplyMomentum(there.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    mask = [True, False, True, False]
+    optimizer = lars.FusedLars(momentum, mask, eeta=0.02, eps=1e-3)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.8)
+    want = [p.detach().cpu().double().numpy() for p in there.parameters()]
+    moments = [np.zeros_like(p) for p in want]
+    counts = []
+    for k in range(5):
+        grads = [torch.randn(p.shape, generator=torch.Generator().manual_seed(k)) for p in there.parameters()]
+        for p, g in zip(there.parameters(), grads, strict=True):
+            p.grad = g.to("hpu")
+        recorder.flush()
+        before = recorder.programs
+        optimizer.step()
+        counts.append(recorder.programs - before)
+        _lars(want, [g.double().numpy() for g in grads], moments, mask, 0.1 * 0.8**k)
+        schedule.step()
+    for p, w in zip(there.parameters(), want, strict=True):
+        np.testing.assert_allclose(p.detach().cpu().numpy(), w, rtol=1e-4, atol=1e-5)
+    assert momentum.param_groups[0]["weight_decay"] == 0.1
+    assert counts[0] <= 1 and counts[2:] == [0, 0, 0], counts
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert optimizer.state is momentum.state and len(momentum.state) == 4
 
 
 @on_device()

@@ -258,3 +258,30 @@ def test_set_device_chooses_a_card_before_the_first_use() -> None:
             assert "invalid device ordinal 1" in str(error)
         """
     )
+
+
+@on_device()
+def test_names_that_habanas_scripts_ask_for() -> None:
+    from habana_frameworks.torch.dynamo.compile_backend.experimental import enable_compiled_autograd
+    from habana_frameworks.torch.utils import debug, experimental
+    from habana_tf.settings import TF_ENABLE_DYNAMIC_SHAPES
+
+    assert experimental._get_device_type() is experimental.synDeviceType.synDeviceGaudi2
+    assert experimental._get_device_type().value == torch.hpu.get_device_name()
+    assert debug._is_enabled_synapse_layout_handling()
+    torch.hpu.disable_dynamic_shape()
+    assert not TF_ENABLE_DYNAMIC_SHAPES.get()
+    torch.hpu.enable_dynamic_shape()
+    assert TF_ENABLE_DYNAMIC_SHAPES.get()
+
+    model = torch.nn.Linear(4, 2)
+    there = copy.deepcopy(model).to("hpu")
+    x = torch.randn(3, 4)
+    model(x).square().sum().backward()
+    before = torch._dynamo.config.compiled_autograd
+    enable_compiled_autograd()
+    try:
+        torch.compile(lambda t: there(t).square().sum().backward(), backend="hpu_backend")(x.to("hpu"))
+    finally:
+        torch._dynamo.config.compiled_autograd = before
+    torch.testing.assert_close(there.weight.grad.cpu(), model.weight.grad)

@@ -1,0 +1,1 @@
+"""Habana's part of `torch.compile`."""

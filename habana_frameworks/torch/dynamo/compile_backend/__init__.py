@@ -1,0 +1,1 @@
+"""Habana's backend of `torch.compile`, which `habana_frameworks.torch` registers."""
