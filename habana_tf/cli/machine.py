@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, print_json, print_table
 from habana_tf.reports.units import size
 from habana_tf.version import __version__
+
+if TYPE_CHECKING:
+    from habana_tf.host_changes.change import Group
 
 PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "keras", "torch", "llvmlite", "numpy", "horovod")
 
@@ -16,7 +20,13 @@ _PRODUCTS = {"dot": "dot: pairs by one instruction", "widen": "widen: made fp32 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--changes", action="store_true", help="instead what is changed in TensorFlow and Keras, and why"
+        "--changes", action="store_true", help="instead what is changed in TensorFlow and Keras, or PyTorch, and why"
+    )
+    parser.add_argument(
+        "--framework",
+        choices=("tensorflow", "torch"),
+        default="tensorflow",
+        help="whose (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_info)
@@ -40,7 +50,7 @@ def _info(arguments: argparse.Namespace) -> int:
 
     try:
         if arguments.changes:
-            return _changes(arguments.json)
+            return _changes(arguments.framework, arguments.json)
         facts = _facts()
     except (SettingError, CardError, RankError, IsaError) as error:
         raise CommandError(str(error), 2) from error
@@ -70,11 +80,22 @@ def _number(package: str, number: str) -> str:
     return f"{number} ({'tested' if releases.is_tested(number) else 'not tested'}: {releases.said()})"
 
 
-def _changes(as_json: bool) -> int:
-    """What `load_habana_module()` replaces in TensorFlow and Keras."""
-    from habana_tf import tensorflow_changes
+def _listed(framework: str) -> tuple[Sequence[Group], Sequence[Group]]:
+    """All changes of a framework, and those that its setting leaves. Raises CommandError where PyTorch is missing."""
+    if framework == "tensorflow":
+        from habana_tf import tensorflow_changes
 
-    groups, chosen = tensorflow_changes.ALL, tensorflow_changes.wanted()
+        return tensorflow_changes.ALL, tensorflow_changes.wanted()
+    if version("torch") is None:
+        raise CommandError("--framework torch needs PyTorch: pip install 'habana_tf[torch]'", 2)
+    from habana_tf.torch import changes
+
+    return changes.ALL, changes.wanted()
+
+
+def _changes(framework: str, as_json: bool) -> int:
+    """What loading the device replaces in a framework."""
+    groups, chosen = _listed(framework)
     if as_json:
         rows = [
             {
@@ -96,7 +117,7 @@ def _changes(as_json: bool) -> int:
             (
                 group.name if group in chosen else f"{group.name} (left out)",
                 group.kind,
-                group.only or "TensorFlow",
+                group.only or group.host.name,
                 group.why,
                 group.worth,
             )

@@ -25,8 +25,8 @@ from types import ModuleType
 from typing import Any
 
 from habana_tf import log, settings
+from habana_tf.host_changes.change import Change, Group, install
 from habana_tf.settings import habana as habana_variables
-from habana_tf.tensorflow_changes.change import Change, Group, install
 
 _log = logging.getLogger(__name__)
 _OPS = "horovod.tensorflow.mpi_ops"

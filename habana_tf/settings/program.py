@@ -31,6 +31,11 @@ HABANA_SIM_CHANGES = Setting(
     "Changes to TensorFlow and Keras that are made, to bisect a problem: on, off, names separated by commas, "
     "or -names for all but these (habana-tf info --changes lists them).",
 )
+HABANA_SIM_TORCH_CHANGES = Setting(
+    "HABANA_SIM_TORCH_CHANGES", None, kind.TEXT,
+    "Changes to PyTorch and Lightning that are made, as HABANA_SIM_CHANGES says of TensorFlow's "
+    "(habana-tf info --changes --framework torch lists them).",
+)
 HABANA_SIM_HOROVOD = Setting(
     "HABANA_SIM_HOROVOD", True, kind.SWITCH,
     "Whether `import horovod.tensorflow` loads HPU in a program that sets a variable of Habana's or imports "

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import logging
-
-from habana_tf import settings
+from habana_tf.host_changes import change
+from habana_tf.host_changes.change import ChangeError, Group
 from habana_tf.tensorflow_changes import (
-    change,
     context,
     eager_kernels,
     fork,
@@ -18,12 +16,9 @@ from habana_tf.tensorflow_changes import (
     tracebacks,
     xla,
 )
-from habana_tf.tensorflow_changes.change import ChangeError, Group
 from habana_tf.tensorflow_changes.keras2 import jit, recurrent, tracing, updates
 
 __all__ = ["ALL", "ChangeError", "install", "undo", "wanted"]
-
-_log = logging.getLogger("habana_tf")
 
 ALL: tuple[Group, ...] = (
     eager_kernels.EAGER_KERNELS,
@@ -46,18 +41,7 @@ ALL: tuple[Group, ...] = (
 
 def wanted() -> list[Group]:
     """Those that HABANA_SIM_CHANGES leaves. Raises SettingError for a name that is none of theirs."""
-    text = (settings.HABANA_SIM_CHANGES.get() or "on").replace(" ", "")
-    if text in ("on", "off"):
-        return list(ALL) if text == "on" else []
-    names = text.split(",")
-    known = {group.name for group in ALL}
-    wrong = [name for name in names if name.removeprefix("-") not in known]
-    if wrong or len({name[:1] == "-" for name in names}) > 1:
-        raise settings.SettingError(
-            f"HABANA_SIM_CHANGES={text}: on, off, names of the changes to make, or each with a minus to leave them out "
-            f"(`habana-tf info --changes` lists them); {wrong[0] if wrong else 'both kinds'} will not do"
-        )
-    return [group for group in ALL if group.name in names or (text[0] == "-" and f"-{group.name}" not in names)]
+    return change.wanted(ALL, change.TENSORFLOW)
 
 
 def install(started: bool) -> None:
@@ -68,12 +52,7 @@ def install(started: bool) -> None:
     chosen = wanted()
     for group in chosen:
         change.install(group, started)
-    left_out = [group for group in ALL if group not in chosen]
-    if left_out:
-        _log.warning("HABANA_SIM_CHANGES leaves out %s", ", ".join(group.name for group in left_out))
-    for group in left_out:
-        if group.numbers:
-            _log.warning("without %s %s", group.name, group.why)
+    change.warn_of([group for group in ALL if group not in chosen], change.TENSORFLOW)
 
 
 def undo() -> None:

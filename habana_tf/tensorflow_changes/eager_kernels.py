@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Change, Group
+from habana_tf.host_changes.change import Change, Group
 
 _PLACE = "tensorflow.python.pywrap_tfe"
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Change, Group, install, is_made
+from habana_tf.host_changes.change import Change, Group, install, is_made
 
 _watched = False
 

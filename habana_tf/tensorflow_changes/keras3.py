@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Change, Group
+from habana_tf.host_changes.change import Change, Group
 
 _log = logging.getLogger("habana_tf")
 _announced = False

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Change, Group
+from habana_tf.host_changes.change import Change, Group
 
 
 def _refusing_hpu(make: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from habana_tf.tensorflow_changes.change import Change, Group
+from habana_tf.host_changes.change import Change, Group
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MODULES = ("tensorflow.python.util", "keras.src.utils", "tf_keras.src.utils")

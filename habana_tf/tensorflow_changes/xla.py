@@ -25,7 +25,7 @@ import logging
 import weakref
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Change, Group
+from habana_tf.host_changes.change import Change, Group
 
 _log = logging.getLogger(__name__)
 _MARK, _NOT_INLINE = "_XlaMustCompile", "_noinline"

@@ -90,12 +90,13 @@ class Casts:
     """The kernels that cast, registered as long as this object or until `replace`."""
 
     def __init__(self) -> None:
-        self._all = torch.library.Library("_", "IMPL")
+        self._all: Any = None
         self._aten: Any = None
         self._kept: dict[tuple[int, torch.dtype, bool], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def register(self) -> None:
         """Has autocast use the default lists, or those of the settings' files."""
+        self._all = torch.library.Library("_", "IMPL")
         self._all.fallback(torch.library.fallthrough_kernel, _KEY)
         torch.set_autocast_dtype("hpu", torch.bfloat16)
         self.replace(policies(
@@ -203,3 +204,7 @@ def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
 
 def _castable(t: torch.Tensor) -> bool:
     return t.device.type == "hpu" and t.is_floating_point() and t.dtype is not torch.float64
+
+
+default = Casts()
+"""Those of this process."""

@@ -18,11 +18,9 @@ from habana_tf.hardware import claim, device_state
 from habana_tf.hardware.cards import Card, choice
 from habana_tf.resolver import memory_report
 from habana_tf.settings import PT_HPU_LAZY_MODE
-from habana_tf.torch import changes, held, hpu, private_api, serialization, told
+from habana_tf.torch import autocast, changes, held, hpu, pinned, private_api, serialization, told
 from habana_tf.torch.api import attached
-from habana_tf.torch.autocast import Casts
 from habana_tf.torch.kernels import Kernels
-from habana_tf.torch.pinned import Pinned
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.storage import Memory
 
@@ -39,8 +37,6 @@ class Device:
         self.memory = Memory(chip.hbm_bytes, claim.claim)
         self.recorder = Recorder(self.memory, PT_HPU_LAZY_MODE.get())
         self.kernels = Kernels(self.recorder)
-        self.casts = Casts()
-        self.pinned = Pinned()
         attached.attach(self.memory, self.recorder, chip)
 
     @property
@@ -52,7 +48,7 @@ class Device:
 def load() -> Device:
     """Makes `torch.device("hpu")` work; a second call gives the same device.
 
-    Raises private_api.UnsupportedTorch, hardware.cards.CardError or settings.SettingError.
+    Raises private_api.UnsupportedTorch, changes.ChangeError, hardware.cards.CardError or settings.SettingError.
     """
     global _device
     with _lock:
@@ -71,9 +67,9 @@ def load() -> Device:
             "hpu", hpu, _hooks(PrivateUse1Hooks), _guard(DeviceGuard)
         )  # fmt: skip
         device.kernels.register()
-        device.casts.register()
-        device.pinned.register()
-        changes.install(device.casts)
+        autocast.default.register()
+        pinned.default.register()
+        changes.install(changes.AT_LOAD)
         serialization.register(device.recorder)
         told.begin()
         device_state.set_loaded(device_state.PYTORCH)

@@ -40,9 +40,7 @@ class Kernels:
         self.missing: list[str] = []
 
     def register(self) -> None:
-        """Registers all. Transformers of torch.nn are left whole for no device: their fast path for inference is one op
-        for a layer that has CPU and CUDA kernels only, where the parts of a layer are programs."""
-        torch.backends.mha.set_fastpath_enabled(False)
+        """Registers all."""
         self._all.fallback(self._fallback, _KEY)
         for name in _VIEWS:
             if name not in _COMPOSITE:

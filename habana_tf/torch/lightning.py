@@ -10,7 +10,6 @@ In lazy mode a step ends after the gradients and after the weights, as `htcore.m
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 from typing import Any
@@ -18,11 +17,12 @@ from typing import Any
 import torch
 
 from habana_tf.hardware import cards
-from habana_tf.torch import hpu
+from habana_tf.torch import changes, hpu
+from habana_tf.torch.changes import lightning as choices
 from habana_tf.torch.device import load
 
-PACKAGES = "lightning.pytorch", "pytorch_lightning"
-"""The names that Lightning is installed under, each with classes of its own."""
+SINGLE, PARALLEL = "hpu_single", "hpu_parallel"
+"""Strategies for one card and for several."""
 
 
 def _accelerator(package: str) -> Any:
@@ -30,6 +30,8 @@ def _accelerator(package: str) -> Any:
 
     class HPUAccelerator(base):
         """Cards of this machine; a process has one of them."""
+
+        hpu_strategies = SINGLE, PARALLEL
 
         def setup_device(self, device: torch.device) -> None:
             if device.type != "hpu":
@@ -91,7 +93,7 @@ def _strategies(package: str) -> tuple[Any, Any]:
     class SingleHPUStrategy(_marking(strategies.SingleDeviceStrategy)):  # type: ignore[misc]
         """One process, one card."""
 
-        strategy_name = "hpu_single"
+        strategy_name = SINGLE
 
         def __init__(self, device: Any = "hpu", **kwargs: Any) -> None:
             super().__init__(device, **kwargs)
@@ -99,7 +101,7 @@ def _strategies(package: str) -> tuple[Any, Any]:
     class HPUParallelStrategy(_marking(strategies.DDPStrategy)):  # type: ignore[misc]
         """DistributedDataParallel over `hccl`, a process for each card."""
 
-        strategy_name = "hpu_parallel"
+        strategy_name = PARALLEL
 
         def __init__(self, *args: Any, process_group_backend: str = "hccl", **kwargs: Any) -> None:
             super().__init__(*args, process_group_backend=process_group_backend, **kwargs)
@@ -120,38 +122,16 @@ def register_in(package: str) -> None:
     known = importlib.import_module(f"{package}.strategies").StrategyRegistry
     for strategy in strategies:
         known.register(strategy.strategy_name, strategy, description=strategy.__doc__.splitlines()[0], override=True)
-    connector = importlib.import_module(f"{package}.trainer.connectors.accelerator_connector")._AcceleratorConnector
-    mixed = importlib.import_module(f"{package}.plugins").MixedPrecision
-    _choose(connector, accelerator, strategies, mixed)
-
-
-def _choose(connector: Any, accelerator: Any, strategies: tuple[Any, Any], mixed: Any) -> None:
-    """Has Lightning choose for `hpu`; for others it chooses as before."""
-    strategy_of, precision_of = connector._choose_strategy, connector._check_and_init_precision
-
-    @functools.wraps(strategy_of)
-    def _choose_strategy(self: Any) -> Any:
-        if not isinstance(self.accelerator, accelerator):
-            return strategy_of(self)
-        several = len(self._parallel_devices) > 1 or self._num_nodes_flag > 1
-        return strategies[several].strategy_name
-
-    @functools.wraps(precision_of)
-    def _check_and_init_precision(self: Any) -> Any:
-        if isinstance(self.accelerator, accelerator) and self._precision_flag == "bf16-mixed":
-            return self._precision_plugin_flag or mixed("bf16-mixed", "hpu")
-        return precision_of(self)
-
-    connector._choose_strategy, connector._check_and_init_precision = _choose_strategy, _check_and_init_precision
 
 
 def register() -> None:
     """Adds the device to Lightning. Raises ModuleNotFoundError where it is not installed."""
-    found = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0]) is not None]
+    found = [name for name in choices.PACKAGES if importlib.util.find_spec(name.partition(".")[0]) is not None]
     if not found:
         raise ModuleNotFoundError("habana_tf.torch.lightning needs Lightning: pip install lightning", name="lightning")
     for package in found:
         register_in(package)
+    changes.install(choices.GROUPS)
 
 
 register()

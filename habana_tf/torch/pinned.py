@@ -35,15 +35,25 @@ class Pinned:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._storages: dict[int, StorageWeakRef] = {}
-        self._aten = torch.library.Library("aten", "IMPL")
+        self._own: Any = None
+        self._of_cpu: Any = None
 
     def register(self) -> None:
-        """Registers them, and copies from the device that want none: PyTorch makes the target of a copy that may be
-        under way in pinned memory, and no copy is ever under way."""
-        self._aten.impl("_to_copy", _copied, "PrivateUse1")
-        self._aten.impl("record_stream", _done, "PrivateUse1")
-        self._aten.impl("is_pinned", self._is_pinned, "CPU")
-        self._aten.impl("_pin_memory", self._pin, "CPU")
+        """Registers copies from the device that want no pinned memory: PyTorch makes the target of a copy that may be
+        under way there, and no copy is ever under way."""
+        self._own = torch.library.Library("aten", "IMPL")
+        self._own.impl("_to_copy", _copied, "PrivateUse1")
+        self._own.impl("record_stream", _done, "PrivateUse1")
+
+    def on_cpu(self) -> None:
+        """Registers kernels of the CPU, which PyTorch has for backends in C++."""
+        self._of_cpu = torch.library.Library("aten", "IMPL")
+        self._of_cpu.impl("is_pinned", self._is_pinned, "CPU")
+        self._of_cpu.impl("_pin_memory", self._pin, "CPU")
+
+    def off_cpu(self) -> None:
+        """Takes these back."""
+        self._of_cpu._destroy()
 
     def _pin(self, t: torch.Tensor, device: Any = None) -> torch.Tensor:
         made = t.clone()
@@ -62,3 +72,7 @@ class Pinned:
         with self._lock:
             ref = self._storages.get(t.untyped_storage().data_ptr())
             return ref is not None and not ref.expired()
+
+
+default = Pinned()
+"""That of this process."""

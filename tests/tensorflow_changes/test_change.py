@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from habana_tf import tensorflow_changes
+from habana_tf.host_changes.change import Change, ChangeError, Group, install, is_made, missing, undo
 from habana_tf.settings import SettingError
-from habana_tf.tensorflow_changes.change import Change, ChangeError, Group, install, is_made, missing, undo
 from tests.child import on_hpu, python
 from tests.versions import KERAS_3
 

@@ -220,7 +220,7 @@ print(f.experimental_get_tracing_count())
 def test_it_can_be_taken_away() -> None:
     from tensorflow.python.eager.polymorphic_function import atomic_function, polymorphic_function
 
-    from habana_tf.tensorflow_changes.change import install, undo
+    from habana_tf.host_changes.change import install, undo
     from habana_tf.tensorflow_changes.xla import XLA
 
     wrapped = atomic_function.from_func_graph, polymorphic_function.OptionalXlaContext

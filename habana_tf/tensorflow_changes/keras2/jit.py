@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from habana_tf.tensorflow_changes.change import Group
+from habana_tf.host_changes.change import Group
 from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Change
+from habana_tf.host_changes.change import Change
 
 ONLY = "Keras 2"
 _PACKAGES = ("keras.src", "tf_keras.src")

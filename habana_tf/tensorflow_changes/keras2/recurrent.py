@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Group
+from habana_tf.host_changes.change import Group
 from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
 

@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import Group
+from habana_tf.host_changes.change import Group
 from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
 _log = logging.getLogger("habana_tf")

@@ -23,9 +23,10 @@ import torch.distributed as dist
 
 from habana_tf._native import _bridge
 from habana_tf.hardware import exchange
-from habana_tf.torch import fallback
+from habana_tf.torch import changes, fallback
+from habana_tf.torch.changes import data_parallel, storages
 from habana_tf.torch.device import load
-from habana_tf.torch.distributed import batch_norm, resized_storages, unused_parameters
+from habana_tf.torch.distributed import batch_norm
 from habana_tf.torch.distributed.work import Several, Summing, Work
 
 NAME = "hccl"
@@ -241,6 +242,5 @@ def register() -> None:
     load()
     if NAME not in dist.Backend.backend_list:
         batch_norm.register()
-        resized_storages.register()
-        unused_parameters.register()
+        changes.install((*storages.GROUPS, *data_parallel.GROUPS))
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["hpu", "cpu"])

@@ -10,6 +10,7 @@ import logging
 
 import torch
 
+from habana_tf.torch import autocast
 from habana_tf.torch.autocast import Policy, policies, read_list
 from habana_tf.torch.device import load
 
@@ -32,7 +33,8 @@ def convert(opt_level: str = "O1", bf16_file_path: str = "", fp32_file_path: str
     """
     if opt_level not in ("O1", "O2"):
         raise ValueError(f"hmp has the levels O1 and O2, not {opt_level!r}")
-    casts = load().casts
+    load()
+    casts = autocast.default
     lower: tuple[str, ...] = BF16
     fp32: tuple[str, ...] = ()
     if opt_level == "O1":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from habana_tf.tensorflow_changes.change import install, undo
+from habana_tf.host_changes.change import install, undo
 from habana_tf.tensorflow_changes.keras2.recurrent import RECURRENT
 from habana_tf.tensorflow_changes.keras2.tracing import TRACING
 from habana_tf.tensorflow_changes.keras2.updates import UPDATES

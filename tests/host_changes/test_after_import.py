@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from habana_tf.tensorflow_changes.after_import import cancel, when_imported
+from habana_tf.host_changes.after_import import cancel, when_imported
 
 
 @pytest.fixture

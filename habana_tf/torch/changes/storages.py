@@ -15,46 +15,47 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.device import load
+from habana_tf.host_changes.change import PYTORCH, Change, Group
+from habana_tf.torch.api import attached
 from habana_tf.torch.recording import Recorder
 
 _SIZE = "_habana_tf_size"
+_nbytes = torch.UntypedStorage.nbytes
 
 
-def register() -> None:
-    """Has `resize_`, `nbytes` and `size` of a storage know the device."""
-    recorder = load().recorder
-    kind = torch.UntypedStorage
-    resize, nbytes = kind.resize_, kind.nbytes
-
-    @functools.wraps(resize)
+def _resized(original: Any) -> Any:
+    @functools.wraps(original)
     def resize_(self: Any, size: int) -> Any:
         if self.device.type != "hpu":
-            return resize(self, size)
-        if size > nbytes(self):
+            return original(self, size)
+        if size > _nbytes(self):
             raise RuntimeError("Trying to resize storage that is not resizable")
         if size == 0 and self.nbytes():
-            _free(recorder, self.data_ptr())
+            _free(attached.now()[1], self.data_ptr())
         setattr(self, _SIZE, size)
         return self
 
-    def own_nbytes(self: Any) -> int:
+    return resize_
+
+
+def _noted(original: Any) -> Any:
+    def nbytes(self: Any) -> int:
         noted = self.__dict__.get(_SIZE)
-        return nbytes(self) if noted is None else int(noted)
+        return original(self) if noted is None else int(noted)
 
-    typed = torch.TypedStorage._resize_
+    return nbytes
 
-    @functools.wraps(typed)
+
+def _refused(original: Any) -> Any:
+    @functools.wraps(original)
     def _resize_(self: Any, size: int) -> Any:
         if self._untyped_storage.device.type == "hpu":
             raise NotImplementedError(
                 "FullyShardedDataParallel needs streams that hpu does not have: use torch.distributed.fsdp.fully_shard"
             )
-        return typed(self, size)
+        return original(self, size)
 
-    setattr(torch.TypedStorage, "_resize_", _resize_)  # noqa: B010  # mypy refuses the plain assignment
-    for name, made in (("resize_", resize_), ("nbytes", own_nbytes), ("size", own_nbytes)):
-        setattr(kind, name, made)
+    return _resize_
 
 
 def _free(recorder: Recorder, address: int) -> None:
@@ -62,3 +63,16 @@ def _free(recorder: Recorder, address: int) -> None:
     with recorder.lock:
         recorder.flush()
         recorder.memory.discard(recorder.memory.blocks[address])
+
+
+GROUPS = (
+    Group(
+        "storage_sizes", "`fully_shard` cannot free gathered weights, and PyTorch's older FSDP ends the process",
+        (
+            Change("torch", "UntypedStorage.resize_", _resized),
+            Change("torch", "UntypedStorage.nbytes", _noted),
+            Change("torch", "UntypedStorage.size", _noted),
+            Change("torch", "TypedStorage._resize_", _refused),
+        ), host=PYTORCH,
+    ),
+)  # fmt: skip

@@ -1,7 +1,7 @@
-"""The one way in which an attribute of TensorFlow or Keras gets another value while HPU is loaded.
+"""The one way in which an attribute of TensorFlow, Keras or PyTorch gets another value while HPU is loaded.
 
 A `Change` names the attribute and makes the new value of the one it has. Those that belong together are a `Group`: it
-has the reason, what it is worth, and the name that HABANA_SIM_CHANGES knows it by.
+has the reason, what it is worth, and the name that the framework's setting knows it by.
 
 Invariants: an attribute is changed once, however often `install` is called, and `undo` gives its value back; a module
 that is not imported yet is changed right after its import; an attribute that is not there is an error where numbers
@@ -13,19 +13,42 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from habana_tf import settings
 from habana_tf.hardware.device_state import LoadError
-from habana_tf.tensorflow_changes.after_import import cancel, when_imported
+from habana_tf.host_changes.after_import import cancel, when_imported
 
 _log = logging.getLogger("habana_tf")
 
 
 class ChangeError(LoadError):
-    """TensorFlow has not the attribute that right numbers depend on."""
+    """The framework has not the attribute that right numbers depend on."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A framework. package: what it is imported by. setting: which changes are made. listing: the command that prints
+    them. remedy: what to install where an attribute is missing."""
+
+    name: str
+    package: str
+    setting: settings.Setting
+    listing: str
+    remedy: str
+
+
+TENSORFLOW = Host(
+    "TensorFlow", "tensorflow", settings.HABANA_SIM_CHANGES, "habana-tf info --changes",
+    "a release from 2.15 to 2.21 (pip install 'tensorflow>=2.15,<2.22')",
+)  # fmt: skip
+PYTORCH = Host(
+    "PyTorch", "torch", settings.HABANA_SIM_TORCH_CHANGES, "habana-tf info --changes --framework torch",
+    "a release from 2.10 to 2.14 (pip install 'torch>=2.10,<2.15')",
+)  # fmt: skip
 
 
 def _nothing(started: bool) -> None:
@@ -55,8 +78,8 @@ class Group:
     """Changes that are made or left out together.
 
     why: what goes wrong, or is slow, without them. worth: what was measured; empty where numbers or errors depend on
-    it. numbers: whether numbers depend on it. only: what has the attributes ("Keras 2"); empty for every TensorFlow.
-    begin: is called after the changes, with whether TensorFlow had run ops before. end: is called before they are
+    it. numbers: whether numbers depend on it. only: what has the attributes ("Keras 2"); empty for every release.
+    begin: is called after the changes, with whether the framework had run ops before. end: is called before they are
     undone.
     """
 
@@ -68,6 +91,7 @@ class Group:
     only: str = ""
     begin: Callable[[bool], None] = _nothing
     end: Callable[[], None] = lambda: None
+    host: Host = TENSORFLOW
 
     @property
     def kind(self) -> str:
@@ -84,6 +108,32 @@ class _Made:
 
 
 _made: dict[str, _Made] = {}
+
+
+def wanted(groups: Sequence[Group], host: Host) -> list[Group]:
+    """Those that the framework's setting leaves. Raises SettingError for a name that is none of theirs."""
+    name = host.setting.name
+    text = (host.setting.get() or "on").replace(" ", "")
+    if text in ("on", "off"):
+        return list(groups) if text == "on" else []
+    names = text.split(",")
+    known = {group.name for group in groups}
+    wrong = [name for name in names if name.removeprefix("-") not in known]
+    if wrong or len({name[:1] == "-" for name in names}) > 1:
+        raise settings.SettingError(
+            f"{name}={text}: on, off, names of the changes to make, or each with a minus to leave them out "
+            f"(`{host.listing}` lists them); {wrong[0] if wrong else 'both kinds'} will not do"
+        )
+    return [group for group in groups if group.name in names or (text[0] == "-" and f"-{group.name}" not in names)]
+
+
+def warn_of(left_out: Sequence[Group], host: Host) -> None:
+    """Says which changes are not made, and what numbers lack for it."""
+    if left_out:
+        _log.warning("%s leaves out %s", host.setting.name, ", ".join(group.name for group in left_out))
+    for group in left_out:
+        if group.numbers:
+            _log.warning("without %s %s", group.name, group.why)
 
 
 def is_made(group: Group) -> bool:
@@ -147,12 +197,11 @@ def _import(group: Group, change: Change) -> None:
 
 
 def _error(group: Group, change: Change) -> ChangeError:
-    import tensorflow as tf
-
+    host = group.host
+    version = getattr(importlib.import_module(host.package), "__version__", "")
     return ChangeError(
-        f"TensorFlow {tf.__version__} has no {change.target}, on which right numbers depend (without, {group.why}): "
-        "install a release from 2.15 to 2.21 (pip install 'tensorflow>=2.15,<2.22'), or leave it out "
-        f"(HABANA_SIM_CHANGES=-{group.name})"
+        f"{host.name} {version} has no {change.target}, on which right numbers depend (without, {group.why}): "
+        f"install {host.remedy}, or leave it out ({host.setting.name}=-{group.name})"
     )
 
 

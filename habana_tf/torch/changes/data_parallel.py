@@ -14,31 +14,27 @@ import warnings
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from habana_tf.torch.device import load
+from habana_tf.host_changes.change import PYTORCH, Change, Group
+from habana_tf.torch import pinned
 
 _LIBRARY: list[Any] = []
 
 
-def register() -> None:
-    """Has each such model of the device change `torch.empty_strided` first."""
-    stock = DistributedDataParallel.__init__
-
-    @functools.wraps(stock)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        stock(self, *args, **kwargs)
+def _pinning_nothing(original: Any) -> Any:
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
         if (self.find_unused_parameters or self.static_graph) and self.device_type == "hpu":
             _pins_nothing()
 
-    setattr(DistributedDataParallel, "__init__", made)  # noqa: B010  # mypy refuses the plain assignment
+    return __init__
 
 
 def _pins_nothing() -> None:
     """Has `torch.empty_strided` take ordinary memory where pinned memory is asked for."""
     if _LIBRARY:
         return
-    pinned = load().pinned
     overload = torch.ops.aten.empty_strided.default
 
     def empty_strided(
@@ -48,7 +44,7 @@ def _pins_nothing() -> None:
         key = getattr(torch._C.DispatchKey, torch._C._dispatch_key_for_device(place.type))
         made = overload._op_dk(key, size, stride, dtype=dtype, layout=layout, device=place, pin_memory=False)
         if pin_memory:
-            pinned.remember(made)
+            pinned.default.remember(made)
         return made
 
     library = torch.library.Library("aten", "IMPL")
@@ -56,3 +52,12 @@ def _pins_nothing() -> None:
         warnings.simplefilter("ignore", UserWarning)  # that there is one already
         library.impl("empty_strided", empty_strided, "BackendSelect")
     _LIBRARY.append(library)
+
+
+GROUPS = (
+    Group(
+        "unused_parameters", "DistributedDataParallel raises with find_unused_parameters or static_graph",
+        (Change("torch.nn.parallel.distributed", "DistributedDataParallel.__init__", _pinning_nothing),),
+        end=_LIBRARY.clear, host=PYTORCH,
+    ),
+)  # fmt: skip
