@@ -245,3 +245,35 @@ def test_graphed_training_is_that_of_the_module(kind: str) -> None:
     with torch.no_grad():
         x = torch.randn(9, 4)
         torch.testing.assert_close(there(x.hpu()).cpu(), on_cpu(x))
+
+
+@on_device(modes=LAZY)
+def test_a_graphed_module_has_its_mode_and_its_weights() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).hpu()
+    plain = copy.deepcopy(module)
+    graphed = torch.hpu.wrap_in_hpu_graph(module)
+    x = torch.randn(3, 4).hpu()
+    for training in (True, False, True, False):
+        module.train(training), plain.train(training)
+        torch.testing.assert_close(graphed(x).cpu(), plain(x).detach().cpu())
+    for replaced in (False, True):
+        weight = torch.randn(4, 4)
+        for m in (module, plain):
+            if replaced:
+                m[0].weight = torch.nn.Parameter(weight.hpu())
+            else:
+                m[0].weight.data = weight.hpu()
+        torch.testing.assert_close(graphed(x).cpu(), plain(x).detach().cpu())
+
+
+@on_device(modes=LAZY)
+def test_a_first_call_that_is_captured_moves_averages_once() -> None:
+    module = torch.nn.BatchNorm1d(4).hpu()
+    plain = copy.deepcopy(module)
+    cached = torch.hpu.ModuleCacher(max_graphs=2)(model=module)
+    for k in range(3):
+        x = torch.randn(5, 4).hpu()
+        torch.testing.assert_close(cached(x).detach().cpu(), plain(x).detach().cpu())
+        assert module.running_mean is not None and plain.running_mean is not None
+        torch.testing.assert_close(module.running_mean.cpu(), plain.running_mean.cpu(), msg=f"call {k}")

@@ -35,6 +35,22 @@ def test_a_negative_zero_is_another_number_than_zero() -> None:
 
 
 @on_device()
+def test_a_momentum_that_changes_with_each_batch_is_the_same_program() -> None:
+    """As of BatchNorm(momentum=None), which averages over all batches."""
+    recorder, x = _recorder(), torch.randn(8, 3)
+    layers = [torch.nn.BatchNorm1d(3, momentum=None) for _ in range(2)]
+    layers[1].to("hpu")
+    programs = []
+    for _ in range(5):
+        want, got = layers[0](x), layers[1](x.to("hpu"))
+        torch.testing.assert_close(got.cpu(), want)
+        assert layers[0].running_var is not None and layers[1].running_var is not None
+        torch.testing.assert_close(layers[1].running_var.cpu(), layers[0].running_var)
+        programs.append(recorder.programs)
+    assert programs[-1] == programs[1]
+
+
+@on_device()
 def test_the_same_nan_records_nothing_new() -> None:
     recorder, x = _recorder(), torch.ones(3).to("hpu")
 

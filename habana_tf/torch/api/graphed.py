@@ -44,24 +44,44 @@ def _tensors(leaves: Sequence[Any]) -> list[torch.Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
+class _State:
+    """The parameters and buffers of a module that a graph reads: their memory is part of it."""
+
+    def __init__(self, module: torch.nn.Module | None) -> None:
+        modules = [] if module is None else module.modules()
+        self._known = [
+            (held, name, t, t.data_ptr())
+            for m in modules for held in (m._parameters, m._buffers) for name, t in held.items() if t is not None
+        ]  # fmt: skip
+
+    @property
+    def moved(self) -> bool:
+        """Whether one is in other memory, or another one is in its place."""
+        return any(held.get(name) is not t or t.data_ptr() != address for held, name, t, address in self._known)
+
+
 @dataclass
 class _Inference:
-    """The graph of one kind of call, its inputs, its results and their structure."""
+    """The graph of one kind of call, its inputs, its results and their structure, and what it reads of its module."""
 
     graph: HPUGraph
     inputs: list[torch.Tensor]
     outputs: list[Any]
     spec: Any
+    state: _State
 
     @classmethod
-    def of(cls, forward: Callable[..., Any], leaves: Sequence[Any], spec: Any, dry_run: bool) -> _Inference:
+    def of(
+        cls, forward: Callable[..., Any], module: torch.nn.Module | None, leaves: Sequence[Any], spec: Any
+    ) -> _Inference:
+        """Captures a call, which runs at its first replay only: else what it counts would be counted twice."""
         static = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(static, spec)
         captured = HPUGraph()
-        with graph(captured, dry_run=dry_run):
+        with graph(captured, dry_run=True):
             made = forward(*args, **kwargs)
         outputs, structure = pytree.tree_flatten(made)
-        return cls(captured, _tensors(static), outputs, structure)
+        return cls(captured, _tensors(static), outputs, structure, _State(module))
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         for static, given in zip(self.inputs, _tensors(leaves), strict=True):
@@ -76,18 +96,26 @@ def wrap_in_hpu_graph_func(
     max_graphs: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function whose calls replay graphs, without gradients. The first call of a kind captures its graph; calls with
-    tensors of other devices, and those of more than `max_graphs` kinds, run as before. asynchronous and
-    disable_tensor_cache change nothing here: nothing is ever under way, and no copies are kept."""
+    tensors of other devices, and those of more than `max_graphs` kinds, run as before. asynchronous,
+    disable_tensor_cache and dry_run change nothing here: nothing is ever under way, no copies are kept, and a capture
+    is never run."""
+    return _replaying(func, None, max_graphs)
+
+
+def _replaying(func: Callable[..., Any], module: torch.nn.Module | None, max_graphs: int | None) -> Callable[..., Any]:
+    """See `wrap_in_hpu_graph_func`. module: whose forward it is."""
     known: dict[Hashable, _Inference] = {}
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        key = _key(leaves, spec, False)
+        key = _key(leaves, spec, module is not None and module.training)
         with torch.no_grad():
+            if key in known and known[key].state.moved:
+                del known[key]
             if key is None or key not in known and max_graphs is not None and len(known) >= max_graphs:
                 return func(*args, **kwargs)
             if key not in known:
-                known[key] = _Inference.of(func, leaves, spec, dry_run)
+                known[key] = _Inference.of(func, module, leaves, spec)
             return known[key](leaves)
 
     forward.clear_cache = known.clear  # type: ignore[attr-defined]
@@ -98,9 +126,10 @@ def wrap_in_hpu_graph(
     module: torch.nn.Module, asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> torch.nn.Module:  # fmt: skip
-    """The module itself, whose calls replay graphs from now on, without gradients. See `wrap_in_hpu_graph_func`; its
-    method `clear_cache` forgets the graphs. Raises RuntimeError at the first call in eager mode."""
-    forward = wrap_in_hpu_graph_func(module.forward, asynchronous, disable_tensor_cache, dry_run, max_graphs)
+    """The module itself, whose calls replay graphs from now on, without gradients. See `wrap_in_hpu_graph_func`; calls
+    in training and in evaluation have graphs of their own, and weights that are replaced or moved are captured again.
+    Its method `clear_cache` forgets the graphs. Raises RuntimeError at the first call in eager mode."""
+    forward = _replaying(module.forward, module, max_graphs)
     module.forward = forward
     module.clear_cache = module.clear_inputs = forward.clear_cache  # type: ignore[attr-defined]
     return module
@@ -110,9 +139,10 @@ class _Training:
     """Forward and backward of one kind of call as two graphs, which autograd sees as one function."""
 
     def __init__(
-        self, forward: Callable[..., Any], parameters: Sequence[torch.Tensor], args: Sequence[Any], warmups: int,
+        self, forward: Callable[..., Any], module: torch.nn.Module | None, args: Sequence[Any], warmups: int,
         allow_unused: bool,
     ) -> None:  # fmt: skip
+        parameters = () if module is None else tuple(module.parameters())
         leaves, self.spec = pytree.tree_flatten(tuple(args))
         self.static = [
             leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
@@ -126,13 +156,14 @@ class _Training:
         now()[1].flush()
         for _ in range(warmups):
             self._backward(self._forward(forward), None)
-        with graph(self.fwd):
+        with graph(self.fwd, dry_run=True):
             outputs = self._forward(forward)
         self.outputs = outputs
         self.gradients_of = [torch.zeros_like(o) for o in _tensors(outputs) if o.requires_grad]
-        with graph(self.bwd):
+        with graph(self.bwd, dry_run=True):
             self.grads = self._backward(outputs, self.gradients_of)
         self.function = self._function()
+        self.state = _State(module)
 
     def _forward(self, forward: Callable[..., Any]) -> list[Any]:
         outputs, self.structure = pytree.tree_flatten(forward(*pytree.tree_unflatten(self.static, self.spec)))
@@ -193,12 +224,12 @@ def make_graphed_callables(
 
 def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool) -> Any:
     if not isinstance(each, torch.nn.Module):
-        captured = _Training(each, (), sample, warmups, allow_unused)
+        captured = _Training(each, None, sample, warmups, allow_unused)
         return lambda *args: captured(pytree.tree_leaves(args))
     if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks:
         raise RuntimeError("a module with hooks cannot be graphed: register them afterwards")
     original, training = each.forward, each.training
-    captured = _Training(original, tuple(each.parameters()), sample, warmups, allow_unused)
+    captured = _Training(original, each, sample, warmups, allow_unused)
 
     def forward(*args: Any) -> Any:
         return captured(pytree.tree_leaves(args)) if each.training == training else original(*args)
@@ -232,8 +263,8 @@ class ModuleCacher:
             key = _key(leaves, spec, True) if usable else None
             if key is None or key not in self.known and len(self.known) >= self.max_graphs:
                 return original(*args)
-            if key not in self.known:
-                self.known[key] = _Training(original, tuple(model.parameters()), args, 0, allow_unused_input)
+            if key not in self.known or self.known[key].state.moved:
+                self.known[key] = _Training(original, model, args, 0, allow_unused_input)
             return self.known[key](leaves)
 
         model.forward = forward

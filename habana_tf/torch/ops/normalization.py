@@ -34,10 +34,10 @@ class _Channels:
         return self.c.b.reshape(t.node, (self.x.shape[1],))
 
 
-@overload("native_batch_norm", writes=["running_mean", "running_var"], floats=True)
+@overload("native_batch_norm", writes=["running_mean", "running_var"], runtime=["momentum"], floats=True)
 def batch_norm(
     c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node | None, running_var: Node | None,
-    training: bool, momentum: float, eps: float,
+    training: bool, momentum: Operand, eps: float,
 ) -> list[Node | None]:  # fmt: skip
     """y, mean and 1 / sqrt(variance + eps) of the batch; then the new running statistics."""
     ch, t = _Channels(c, x), c.term(x)
@@ -54,32 +54,33 @@ def batch_norm(
     inverse = (variance + eps).map("rsqrt")
     made: list[Node | None] = [(away * (inverse * scale) + shift).node, ch.flat(mean), ch.flat(inverse)]
     spread = variance * (ch.count / max(ch.count - 1.0, 1.0))
+    part = c.term(momentum, DType.F32)
     for old, new in ((running_mean, mean), (running_var, spread)):
         if old is not None:
-            made.append(ch.flat(ch.over(old, 0.0) * (1.0 - momentum) + new * momentum))
+            made.append(ch.flat(ch.over(old, 0.0) * (1.0 - part) + new * part))
     return made
 
 
-@overload("_native_batch_norm_legit", floats=True)
+@overload("_native_batch_norm_legit", runtime=["momentum"], floats=True)
 def batch_norm_legit(
     c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
-    momentum: float, eps: float,
+    momentum: Operand, eps: float,
 ) -> list[Node | None]:  # fmt: skip
     return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)  # type: ignore[return-value]
 
 
-@overload("_native_batch_norm_legit_functional", floats=True)
+@overload("_native_batch_norm_legit_functional", runtime=["momentum"], floats=True)
 def batch_norm_functional(
     c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
-    momentum: float, eps: float,
+    momentum: Operand, eps: float,
 ) -> list[Node | None]:  # fmt: skip
     """The new running statistics are results."""
     return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)  # type: ignore[return-value]
 
 
-@overload("_native_batch_norm_legit.no_stats", floats=True)
+@overload("_native_batch_norm_legit.no_stats", runtime=["momentum"], floats=True)
 def batch_norm_alone(
-    c: Call, x: Node, weight: Node | None, bias: Node | None, training: bool, momentum: float, eps: float
+    c: Call, x: Node, weight: Node | None, bias: Node | None, training: bool, momentum: Operand, eps: float
 ) -> list[Node | None]:
     return batch_norm(c, x, weight, bias, None, None, training, momentum, eps)  # type: ignore[return-value]
 
