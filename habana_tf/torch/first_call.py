@@ -125,7 +125,7 @@ class _Filling:
         if contents.first if part else len(contents) == 4:
             self.new[ref[1]] = self.contents[ref]
         if view and 0 not in view[0] and views.layout(math.prod(shape), (view[0], view[1], view[2])) is None:
-            raise NotRecorded(f"a view of shape {list(view[0])} and strides {list(view[1])} is no part of a grid")
+            raise NotRecorded("a view's strides are no part of a grid: its elements overlap, or have uneven gaps")
         return ("value", ref, tuple(view) if view else None)
 
     def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> Target:

@@ -158,14 +158,15 @@ class Memory:
         """Counts a block as HBM before it is first written. Raises torch.OutOfMemoryError where the card is full."""
         if block.counted:
             return
-        if self.statistics.reserved + block.room > self.capacity:
+        if self.statistics.reserved + block.room > self.capacity or block.room > self._host_has(block.room):
             self.statistics.retries += 1
             gc.collect()
             self.collect()
             self.empty_cache()
         if self.statistics.reserved + block.room > self.capacity:
             raise self._full(block.size)
-        self._check_host(block.room)
+        if block.room > (available := self._host_has(block.room)):
+            raise self._full_host(block.size, available)
         block.counted = True
         self.statistics.reserved += block.room
         self.statistics.reserved_peak = max(self.statistics.reserved_peak, self.statistics.reserved)
@@ -251,16 +252,16 @@ class Memory:
         self._mappings.append(pages)
         return ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
-    def _check_host(self, nbytes: int) -> None:
-        if nbytes < _SEGMENT:
-            return  # to ask costs 50 us
-        _, available = _bridge.host_memory()
-        if nbytes > available:
-            self.statistics.failures += 1
-            raise torch.OutOfMemoryError(
-                f"HPU out of memory: host memory. Tried to allocate {_text(nbytes)}; the simulated card has "
-                f"{_text(self.capacity)}, but this host has {_text(available)} free."
-            )
+    def _host_has(self, nbytes: int) -> int:
+        """Bytes that the host has free. Of a small block it is not asked, which costs 50 us."""
+        return nbytes if nbytes < _SEGMENT else int(_bridge.host_memory()[1])
+
+    def _full_host(self, nbytes: int, available: int) -> torch.OutOfMemoryError:
+        self.statistics.failures += 1
+        return torch.OutOfMemoryError(
+            f"HPU out of memory: host memory. Tried to allocate {_text(nbytes)}; the simulated card has "
+            f"{_text(self.capacity)}, but this host has {_text(available)} free."
+        )
 
     def _full(self, nbytes: int) -> torch.OutOfMemoryError:
         self.statistics.failures += 1

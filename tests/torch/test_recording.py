@@ -165,3 +165,35 @@ def test_what_is_computed_again_drops_the_same() -> None:
 
     for reentrant in (False, True):
         assert torch.equal(gradient(True, use_reentrant=reentrant), gradient(False))
+
+
+@on_device()
+def test_pages_that_are_kept_go_back_to_a_host_that_runs_short() -> None:
+    from habana_tf.torch import storage
+
+    memory, bridge = _recorder().memory, storage._bridge
+    torch.zeros(1 << 23).to("hpu")  # is kept for the next of its size
+    torch.zeros(1).to("hpu")
+    kept, real = memory.statistics.reserved, bridge.host_memory
+    assert kept >= 1 << 25
+    bridge.host_memory = lambda: (1 << 40, 1 << 30 if memory.statistics.reserved < kept else 1 << 20)
+    try:
+        assert torch.ones(3 << 22).to("hpu").sum().item() == 3 << 22
+    finally:
+        bridge.host_memory = real
+
+
+@on_device()
+def test_one_reason_for_all_views_that_no_program_reads() -> None:
+    """A reason with their shapes would be told, and remembered, for each shape."""
+    from habana_tf.resolver import placements
+
+    def reasons() -> set[str]:
+        return {each.reason for each in placements.placements().cpu if each.op == "aten.mul.Tensor"}
+
+    before = reasons()
+    for n in (5, 7, 9):
+        x = torch.arange(float(n))
+        want = x.as_strided((n - 2, 3), (1, 1)) * x[:3]
+        assert torch.equal((x.to("hpu").as_strided((n - 2, 3), (1, 1)) * x[:3].to("hpu")).cpu(), want)
+    assert len(reasons() - before) <= 1
