@@ -49,6 +49,40 @@ def test_one_program_for_all_offsets(name: str) -> None:
     assert _programs() == before + first
 
 
+KERNELS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "product": (lambda a, b: a @ b, [(130, 97), (97, 70)]),
+    "large product": (lambda a, b: a @ b.t(), [(256, 256), (256, 256)]),
+    "products": (lambda a, b: a @ b, [(6, 33, 65), (6, 65, 31)]),
+    "product with a vector": (lambda a, b: a @ b, [(177, 133), (133,)]),
+    "convolution": (lambda x, w, b: torch.conv2d(x, w, b, padding=1), [(2, 8, 14, 14), (16, 8, 3, 3), (16,)]),
+    "normalization": (lambda x, w, b: torch.layer_norm(x, (130,), w, b), [(17, 130), (130,), (130,)]),
+    "softmax": (lambda x: x.softmax(1), [(23, 157)]),
+    "larger than the caches": (lambda a, b: a + b, [(1600, 2001), (1600, 2001)]),
+    "sums": (lambda a: (a.sum(0), a.cumsum(1)), [(300, 61)]),
+    "transposition": (lambda a: a.permute(2, 0, 1).contiguous() * 2, [(51, 37, 33)]),
+    "order": (lambda a: a.sort(1), [(50, 101)]),
+}
+
+
+@on_device(*KERNELS, modes=("lazy",))
+def test_kernels_read_what_is_aligned_to_its_elements_only(name: str) -> None:
+    """As they read what begins with a line, to the last bit."""
+    call, shapes = KERNELS[name]
+    for dtype in (torch.float32, torch.bfloat16):
+        given = [torch.randn(shape).to(dtype) for shape in shapes]
+        aligned = call(*(t.to("hpu") for t in given))
+        for first in (1, 7, 13):
+            here = []
+            for k, t in enumerate(given):
+                around = torch.cat([torch.zeros(first + k), t.float().flatten(), torch.zeros(5)]).to(dtype).to("hpu")
+                here.append(around[first + k : first + k + t.numel()].view(t.shape))
+                assert here[-1].data_ptr() % 64
+            made = call(*here)
+            for got, want in zip(made if isinstance(made, tuple) else [made],
+                                 aligned if isinstance(made, tuple) else [aligned], strict=True):  # fmt: skip
+                assert torch.equal(got.cpu(), want.cpu()), (dtype, first)
+
+
 @on_device("bfloat16", "int32", "uint8", "bool", "int64")
 def test_elements_of_every_size_at_every_offset(kind: str) -> None:
     x = torch.randint(0, 2, (301,)).to(getattr(torch, kind))
