@@ -1,8 +1,9 @@
 """Max pooling and its gradient. As in PyTorch, and unlike TensorFlow, NaN is the largest number.
 
 Both look for the maxima in pictures with their channels last, so that in a program of forward and backward the places
-are found once. The gradient finds them in the input, of which `indices` are: where windows do not overlap it has no
-sum, and else one over the windows that saw an element (see `lowering.pooling`, whose gradient is built alike).
+are found once. Where the gradient's `indices` are what the forward pass of the same program gave, it finds them in the
+input: where windows do not overlap it has no sum, and else one over the windows that saw an element (see
+`lowering.pooling`, whose gradient is built alike). Others, a user's or of another program, it compares with places.
 """
 
 from __future__ import annotations
@@ -75,17 +76,20 @@ def max_pool2d(
     """The maxima, and the place of each in its picture."""
     b, axes = c.b, _axes(c, x, c.shape, kernel, stride, padding, dilation)
     elements = _elements(c, x, axes)
-    first = Term(b, b.cast(_places(c, elements, axes), DType.I64))
-    height, width = axes
-    shape = first.node.shape
+    return [b.permute(b.reduce("max", elements, [4]), _FIRST), _indices(c, _places(c, elements, axes), axes)]
+
+
+def _indices(c: Call, places: Node, axes: Sequence[WindowAxis]) -> Node:
+    """int64 [N, C, height, width]: the place in its picture of an element, from its offset in a window."""
+    b, (height, width), shape = c.b, axes, places.shape
+    first = Term(b, b.cast(places, DType.I64))
 
     def place(a: WindowAxis, axis: int, offset: Term) -> Term:
         return Term(b, b.iota(shape, axis)) * a.stride - int(str(a.low)) + offset * a.dilation
 
     down = first / width.kernel
     row, column = place(height, 1, down), place(width, 2, first - down * width.kernel)
-    indices = row * int(str(width.size)) + column
-    return [b.permute(n, _FIRST) for n in (b.reduce("max", elements, [4]), indices.node)]
+    return b.permute((row * int(str(width.size)) + column).node, _FIRST)
 
 
 @overload("max_pool2d_with_indices_backward", floats=True)
@@ -95,6 +99,8 @@ def max_pool2d_backward(
 ) -> Node:  # fmt: skip
     b, axes = c.b, _axes(c, x, [int(str(n)) for n in dy.shape], kernel, stride, padding, dilation)
     first, grad = _places(c, _elements(c, x, axes), axes), b.permute(dy, _LAST)
+    if indices is not _indices(c, first, axes):
+        return _where(c, dy, indices, axes)
     if spatial.disjoint(axes):
         shape = [x.shape[0], *(n for a in axes for n in (a.out, a.kernel)), x.shape[1]]
         mine = b.map("eq", b.broadcast_in_dim(first, shape, (0, 1, 3, 5)), _offsets(c, axes, shape, (2, 4)))
@@ -106,6 +112,31 @@ def max_pool2d_backward(
     last = b.const(math.prod(a.kernel for a in axes) - 1, DType.I32, winner.shape)
     mine = b.map("eq", winner, b.map("sub", last, turned))
     taken = b.cast(b.select(mine, spatial.spread(b, grad, axes), b.const(0, dy.dtype)), dy.dtype.accumulator)
+    return b.permute(b.reduce("sum", taken, range(4, taken.rank)), _FIRST)
+
+
+def _where(c: Call, dy: Node, indices: Node, axes: Sequence[WindowAxis]) -> Node:
+    """The gradient of a picture from the places that its windows' maxima are said to have. One outside of its window
+    gets nothing, as from PyTorch's kernels for GPUs."""
+    b, (height, width), zero = c.b, axes, c.b.const(0, dy.dtype)
+    places, grad = b.permute(b.cast(indices, DType.I32), _LAST), b.permute(dy, _LAST)
+    line = int(str(width.size))
+
+    def along(a: WindowAxis, shape: Sequence[object], axis: int) -> Term:
+        out, offset = (Term(b, b.iota([int(str(n)) for n in shape], k, DType.I32)) for k in (axis, axis + 1))
+        return out * a.stride - int(str(a.low)) + offset * a.dilation
+
+    if spatial.disjoint(axes):
+        shape = [dy.shape[0], *(n for a in axes for n in (a.out, a.kernel)), dy.shape[1]]
+        own = along(height, shape, 1) * line + along(width, shape, 3)
+        mine = b.map("eq", b.broadcast_in_dim(places, shape, (0, 1, 3, 5)), own.node)
+        taken = b.select(mine, b.broadcast_in_dim(grad, shape, (0, 1, 3, 5)), zero)
+        return b.permute(spatial.unfold(b, taken, axes), _FIRST)
+    said = spatial.spread(b, places, axes, -1)
+    sizes = [int(str(n)) for n in said.shape]
+    row, column = (Term(b, b.iota(sizes, k, DType.I32)) for k in (1, 2))
+    mine = b.map("eq", said, (row * line + column).node)
+    taken = b.cast(b.select(mine, spatial.spread(b, grad, axes), zero), dy.dtype.accumulator)
     return b.permute(b.reduce("sum", taken, range(4, taken.rank)), _FIRST)
 
 
