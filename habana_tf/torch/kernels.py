@@ -11,7 +11,7 @@ import torch
 
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.settings import PT_HPU_PLACE_ON_CPU
-from habana_tf.torch import attention, fallback, own_ops, recurrent, told
+from habana_tf.torch import attention, fallback, out_forms, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.element_types import DLPACK
@@ -105,7 +105,8 @@ class Kernels:
             return fallback.run(self.recorder, kernel.stock, *kernel.on_others(args, kwargs), str(why))
 
     def _fallback(self, overload: Any, *args: Any, **kwargs: Any) -> Any:
-        return fallback.run(self.recorder, overload, args, kwargs, fallback.NO_ROW)
+        made = out_forms.run(overload, args, kwargs)
+        return fallback.run(self.recorder, overload, args, kwargs, fallback.NO_ROW) if made is None else made
 
     def _one_by_one(self, overload: Any) -> Callable[..., Any]:
         """An op on lists of tensors as ops on their elements, which wait for each other."""

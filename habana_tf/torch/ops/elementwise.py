@@ -19,14 +19,6 @@ for _fn in ("mul", "div"):
     overload(*_names, runtime=["other"])(_binary(_fn))
 
 
-@overload("mul.out", runtime=["other"])
-def mul_out(c: Call, x: Operand, y: Operand, out: Node) -> Node:
-    """How DistributedDataParallel puts a gradient in its bucket."""
-    if out.shape != c.shape:
-        raise c.refused("a result that gets another size")
-    return c.elementwise("mul", x, y)
-
-
 def _plus(c: Call, fn: str, x: Operand, y: Operand, alpha: Operand) -> Node:
     scaled = y if alpha == 1 else c.term(y) * c.term(alpha)
     return c.elementwise(fn, x, scaled.node if isinstance(scaled, Term) else scaled)

@@ -1,0 +1,59 @@
+"""`out=`: an overload that writes its results into given tensors, as the one without `out` and a copy.
+
+That other overload has a row, and both steps are of one program, which writes the results where they belong. What is
+not just that (a result that has to be cast, a tensor with elements that gets another size) is left to PyTorch's kernels
+of the CPU, with their warnings and errors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.torch.ops.table import rows
+
+
+@functools.cache
+def without_out(overload: Any) -> Any:
+    """The overload of the table that makes new tensors of the same arguments; None where there is none."""
+    schema = overload._schema
+    if not any(a.is_out for a in schema.arguments):
+        return None
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+    space, packet = schema.name.split("::")
+    other = getattr(getattr(torch.ops, space), packet)
+    for kind in other.overloads():
+        found = getattr(other, kind)
+        name = packet if kind == "default" else f"{packet}.{kind}"
+        same = [(a.name, str(a.type)) for a in found._schema.arguments] == wanted and not found._schema.is_mutable
+        if same and space == "aten" and name in rows():
+            return found
+    return None
+
+
+def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The results of such an overload, which are its `out` tensors; None where it is none that is computed so."""
+    other = without_out(overload)
+    if other is None:
+        return None
+    names = [a.name for a in overload._schema.arguments if a.is_out]
+    given = [kwargs[name] for name in names]
+    tensors = [t for value in given for t in (value if isinstance(value, (list, tuple)) else (value,))]
+    if any(t.device.type != "hpu" for t in tensors):
+        return None
+    made = other(*args, **{name: value for name, value in kwargs.items() if name not in names})
+    results = list(made) if isinstance(made, (list, tuple)) else [made]
+    if len(results) != len(tensors) or not all(map(_takes, tensors, results)):
+        return None
+    for t, result in zip(tensors, results, strict=True):
+        if t.shape != result.shape:
+            t.resize_(result.shape)
+        t.copy_(result)
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+def _takes(out: torch.Tensor, result: torch.Tensor) -> bool:
+    return out.dtype is result.dtype and (out.shape == result.shape or not out.numel())
