@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 from typing import Any
 
 from tests.torch.child import HAS_TORCH, on_device
@@ -197,3 +198,31 @@ def test_one_reason_for_all_views_that_no_program_reads() -> None:
         want = x.as_strided((n - 2, 3), (1, 1)) * x[:3]
         assert torch.equal((x.to("hpu").as_strided((n - 2, 3), (1, 1)) * x[:3].to("hpu")).cpu(), want)
     assert len(reasons() - before) <= 1
+
+
+def _changed(tensors: list[Any], choice: random.Random) -> None:
+    """One op in place on a view of one of the tensors, or a new tensor of them in the place of one."""
+    a, b, k = choice.choice(tensors), choice.choice(tensors), choice.randrange(10)
+    in_place = (
+        lambda: a.mul_(1.5), lambda: a[1:3].add_(1), lambda: a[:, 1:].copy_(b[:, :-1].clone()), lambda: a[::2].neg_(),
+        lambda: a.diagonal().add_(b.diagonal().clone() * 0.5), lambda: a.unflatten(0, (2, 2)).select(1, 1).fill_(k),
+        lambda: a.t()[0].sub_(b.t()[1].clone()),
+    )  # fmt: skip
+    if k < len(in_place):
+        in_place[k]()
+    else:
+        made = (a.t().contiguous().t(), torch.where(a > b, a, b), torch.cat([a[2:], b[:2]]))
+        tensors[choice.randrange(len(tensors))] = made[k - len(in_place)]
+
+
+@on_device()
+def test_any_mixture_of_views_and_writes_is_as_on_the_cpu() -> None:
+    start = [torch.linspace(-1, 1, 16).view(4, 4), torch.linspace(2, -1, 16).view(4, 4), torch.ones(4, 4)]
+    for seed in range(20):
+        want, got = [t.clone() for t in start], [t.to("hpu") for t in start]
+        for tensors in (want, got):
+            choice = random.Random(seed)
+            for _ in range(15):
+                _changed(tensors, choice)
+        for k, (x, y) in enumerate(zip(want, got, strict=True)):
+            torch.testing.assert_close(y.cpu(), x, msg=f"seed {seed}, tensor {k}")
