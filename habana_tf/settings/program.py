@@ -49,6 +49,10 @@ PT_HPU_LAZY_MODE = Setting(
     "Whether ops of PyTorch wait for mark_step() or a read by the host and become one program; without it each op is "
     "a program by itself.",
 )
+PT_HPU_AUTOLOAD = Setting(
+    "PT_HPU_AUTOLOAD", False, kind.SWITCH,
+    "Whether `import torch` loads HPU, for scripts that say torch.device(\"hpu\") before they import Habana's modules.",
+)
 PT_HPU_PLACE_ON_CPU = Setting(
     "PT_HPU_PLACE_ON_CPU", (), kind.NAMES,
     "Ops of PyTorch kept on the CPU: overloads as in the table (add.Tensor), or all overloads of a name (add).",

@@ -40,6 +40,17 @@ def init() -> None:
     attached.now()
 
 
+def __getattr__(name: str) -> Any:
+    """Refuses what is not here. PyTorch asks for `_lazy_init` where it has a device type of its own by this name, which
+    `torch.device("hpu")` is before the import."""
+    if name == "_lazy_init":
+        raise AttributeError(
+            'a torch.device("hpu") from before `import habana_frameworks.torch` is another device: make it after that, '
+            "or set PT_HPU_AUTOLOAD=1, so that `import torch` loads HPU"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def is_available() -> bool:
     """Whether there is a device."""
     return attached.is_loaded()

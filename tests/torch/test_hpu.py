@@ -285,3 +285,20 @@ def test_names_that_habanas_scripts_ask_for() -> None:
     finally:
         torch._dynamo.config.compiled_autograd = before
     torch.testing.assert_close(there.weight.grad.cpu(), model.weight.grad)
+
+
+@needs_torch
+def test_a_device_named_before_the_import_needs_autoload() -> None:
+    program = """
+        import torch
+        device = torch.device("hpu")
+        import habana_frameworks.torch
+        try:
+            print(torch.nn.Linear(2, 2).to(device).weight.device)
+        except AttributeError as error:
+            print(error)
+    """
+    assert python(program, PT_HPU_AUTOLOAD="1").stdout.splitlines()[-1] == "hpu:0"
+    assert "PT_HPU_AUTOLOAD=1" in python(program).stdout
+    loaded = "import sys, torch; print('habana_tf' in sys.modules)"
+    assert python(loaded).stdout.split() == ["False"]
