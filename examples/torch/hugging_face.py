@@ -74,7 +74,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = TrainingArguments(
             folder, num_train_epochs=options.epochs, per_device_train_batch_size=options.batch_size,
-            per_device_eval_batch_size=50, learning_rate=1e-3, warmup_steps=10, logging_steps=25, save_strategy="no",
+            per_device_eval_batch_size=50, learning_rate=3e-3, warmup_steps=10, logging_steps=25, save_strategy="no",
             report_to=[], dataloader_drop_last=True, bf16=options.bf16, seed=1, disable_tqdm=True,
         )  # fmt: skip
         trainer = Trainer(
