@@ -264,7 +264,7 @@ def test_set_device_chooses_a_card_before_the_first_use() -> None:
 def test_names_that_habanas_scripts_ask_for() -> None:
     from habana_frameworks.torch.dynamo.compile_backend.experimental import enable_compiled_autograd
     from habana_frameworks.torch.utils import debug, experimental
-    from habana_tf.settings import TF_ENABLE_DYNAMIC_SHAPES
+    from habana_tf.settings.program import TF_ENABLE_DYNAMIC_SHAPES
 
     assert experimental._get_device_type() is experimental.synDeviceType.synDeviceGaudi2
     assert experimental._get_device_type().value == torch.hpu.get_device_name()
