@@ -6,6 +6,7 @@ the script does before (reading data, building the model) is done.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import runpy
 import sys
@@ -18,10 +19,14 @@ from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.found import PredictionError
 from habana_tf.dry_run.predict import predict
+from habana_tf.hardware import device_state
 from habana_tf.loader import load_habana_module
 
 KERAS_BATCH = 32
 """Examples per batch where `fit` gets arrays and no batch_size (Keras' documentation)."""
+
+_ON_STEP = "call habana_tf.predict() on its train step instead"
+_IN_PYTORCH = "for a model of PyTorch call habana_tf.predict(model, *inputs, loss=..., optimizer=...) in Python"
 
 
 class _Reached(BaseException):
@@ -38,7 +43,8 @@ def predict_script(
 ) -> Prediction:  # fmt: skip
     """The prediction of the first training step of a script that calls `fit`; arguments as for `predict`.
 
-    path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`.
+    path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`, and where
+    TensorFlow is not installed.
     """
     model, data = model_and_batch(path, arguments)
     return predict(
@@ -49,6 +55,8 @@ def predict_script(
 
 def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tuple[Any, ...]]:
     """The model that a script calls `fit` of first, and one batch of what it gives it, as specs."""
+    if importlib.util.find_spec("tensorflow") is None:
+        raise _no_fit(path, "would need TensorFlow to call Keras' fit, and it is not installed")
     load_habana_module()
     before, places = list(sys.argv), list(sys.path)
     sys.argv = [path, *arguments]
@@ -59,10 +67,15 @@ def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tupl
     except _Reached as reached:
         return reached.model, reached.data
     except SystemExit as ended:
-        raise PredictionError(f"{path} ended with {ended.code!r} before it called fit") from ended
+        raise _no_fit(path, f"ended with {ended.code!r} before it called fit") from ended
     finally:
         sys.argv, sys.path[:] = before, places
-    raise PredictionError(f"{path} ended without calling fit: call habana_tf.predict() on its train step instead")
+    raise _no_fit(path, "ended without calling fit")
+
+
+def _no_fit(path: str, why: str) -> PredictionError:
+    in_pytorch = device_state.is_loaded(device_state.PYTORCH) or importlib.util.find_spec("tensorflow") is None
+    return PredictionError(f"{path} {why}: {_IN_PYTORCH if in_pytorch else _ON_STEP}")
 
 
 @contextmanager

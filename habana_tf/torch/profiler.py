@@ -34,6 +34,18 @@ class _Window:
 _windows: weakref.WeakKeyDictionary[Any, _Window] = weakref.WeakKeyDictionary()
 
 
+def supporting(original: Any) -> Any:
+    """`_supported_activities`: HPU is one of them, which a build of PyTorch 2.10 for CUDA leaves out."""
+
+    @functools.wraps(original)
+    def _supported_activities() -> Any:
+        from torch.autograd import ProfilerActivity
+
+        return {*original(), ProfilerActivity.HPU}
+
+    return _supported_activities
+
+
 def starting(original: Any) -> Any:
     """`_start_trace` of torch.autograd.profiler.profile: the window of a profiler begins."""
 

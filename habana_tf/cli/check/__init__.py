@@ -1,7 +1,8 @@
 """`habana-tf check`: whether everything that habana_tf needs is there and fits, and what to do where it does not.
 
-What: small checks of versions (`versions`), machine and settings (`host`), while a process of its own (`device`, which
-runs `trial`) loads HPU, compiles a training step and compares it with the CPU. So a crash is a finding like others.
+What: small checks of versions (`versions`), machine and settings (`host`), while a process for each framework that is
+installed (`device`, which runs `trial`) loads HPU, compiles a training step and compares it with the CPU. So a crash is
+a finding like others.
 
 Exit code: 1 where there is a problem, else 0. A note fails nothing.
 """
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,8 @@ examples:
   habana-tf check
   habana-tf check --json
 
-It takes TensorFlow's own start and a few seconds. No card is taken. The lines
+It takes the start of TensorFlow and PyTorch, where they are installed, and a few
+seconds. No card is taken. The lines
 at the end are for a bug report: they have versions, this machine's CPU, and
 which of Habana's variables are set, but no other variable, no command line and
 no value that names a place.
@@ -41,32 +43,35 @@ def _check(arguments: argparse.Namespace) -> int:
     from habana_tf.cli.check import report, versions
     from habana_tf.cli.check.device import Trial
     from habana_tf.cli.output import painted, print_json
+    from habana_tf.hardware.device_state import PYTORCH, TENSORFLOW
 
     start = time.monotonic()
     findings: list[Finding] = []
-    with closing(Trial()) if versions.tensorflow_version() else nullcontext() as trial:
-        for finding in _findings(trial):
+    installed = {TENSORFLOW: versions.tensorflow_version(), PYTORCH: versions.torch_version()}
+    with ExitStack() as started:
+        trials = [started.enter_context(closing(Trial(name))) for name, number in installed.items() if number]
+        for finding in _findings(trials):
             findings.append(finding)
             if not arguments.json:
                 print(report.line(finding), flush=True)
         seconds = time.monotonic() - start
-        lines = report.bug_report(findings, trial.cpu if trial else None)
+        lines = report.bug_report(findings, next((trial.cpu for trial in trials if trial.cpu), None))
     problems = sum(finding.status == "problem" for finding in findings)
-    tensorflow = trial.seconds.get("TensorFlow") if trial else None
+    starts = {t.framework: t.seconds[t.framework] for t in trials if t.framework in t.seconds}
     if arguments.json:
         rows = [{name: value for name, value in asdict(finding).items() if name != "public"} for finding in findings]
         print_json({"checks": rows, "problems": problems, "seconds": round(seconds, 3), "bug_report": lines,
-                    "tensorflow_seconds": tensorflow and round(tensorflow, 3)})  # fmt: skip
+                    "tensorflow_seconds": starts.get(TENSORFLOW), "pytorch_seconds": starts.get(PYTORCH)})  # fmt: skip
     else:
-        own = f", {tensorflow:.1f} s of it TensorFlow's own start" if tensorflow else ""
-        print(f"\n{problems or 'no'} problem{'s' * (problems != 1)}, in {seconds:.1f} s{own}")
+        own = " and ".join(f"{name}'s own start {took:.1f} s" for name, took in starts.items())
+        print(f"\n{problems or 'no'} problem{'s' * (problems != 1)}, in {seconds:.1f} s{own and f', {own}'}")
         print("\n" + painted("For a bug report, copy what is below:", "bold") + "\n")
         print("\n".join(lines))
     return 1 if problems else 0
 
 
-def _findings(trial: Trial | None) -> Iterator[Finding]:
-    """All, in the order in which they are shown; the process's last, because they take longest."""
+def _findings(trials: Sequence[Trial]) -> Iterator[Finding]:
+    """All, in the order in which they are shown; those of processes last, because they take longest."""
     from habana_tf.cli.check import host, versions
     from habana_tf.cli.check.finding import tried
 
@@ -85,5 +90,5 @@ def _findings(trial: Trial | None) -> Iterator[Finding]:
         ("recipe cache", host.recipes),
     ):
         yield from tried(name, check)
-    if trial is not None:
+    for trial in trials:
         yield from tried("HPU", trial.findings)

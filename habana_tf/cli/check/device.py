@@ -1,4 +1,4 @@
-"""Runs `trial.py` in a process of its own and tells what came of it, whatever that process did.
+"""Runs `trial.py` in a process of its own for a framework and tells what came of it, whatever that process did.
 
 The process has a simulated machine of its own, so that it takes no card from a job, and keeps no recipes, so that the
 compiler has to work. Settings that would change what is tried, such as bf16, are left out.
@@ -23,16 +23,20 @@ _SECONDS = 120.0
 """After this the process is ended. TensorFlow's start takes tens of seconds where its files are far away."""
 _LEFT_OUT = ("TF_BF16_CONVERSION", "TF_ENABLE_BF16_CONVERSION", "TF_PLACE_ON_CPU", "TF_CONFIG", "TF_DUMP_GRAPH_PREFIX",
              "HABANA_PROFILE", "HABANA_SIM_CLUSTER_FUEL", "HLS_MODULE_ID", "HLS1_MODULE_ID",
-             "HABANA_VISIBLE_MODULES")  # fmt: skip
+             "HABANA_VISIBLE_MODULES", "PT_HPU_PLACE_ON_CPU")  # fmt: skip
 _FRAMES = 3
 _WORKING = {
-    "TensorFlow": "import tensorflow", "HPU": "load_habana_module()", "compiler": "compiling a training step",
-    "numbers": "the same step on the CPU", "Horovod": "import horovod.tensorflow",
+    "TensorFlow": "import tensorflow", "PyTorch": "import torch", "HPU": "loading the device",
+    "compiler": "compiling a training step", "numbers": "the same step on the CPU",
+    "Horovod": "import horovod.tensorflow",
     "start": "starting a Python that is to try HPU", "end": "the end of the process, after all went well",
 }  # fmt: skip
 """What a stage does, for messages."""
+_OF_EACH = ("HPU", "compiler", "numbers")
+"""Stages that each framework has."""
 _REMEDIES = {
     "TensorFlow": "Run python -c 'import tensorflow': the same happens without habana_tf, so install it again.",
+    "PyTorch": "Run python -c 'import torch': the same happens without habana_tf, so install it again.",
     "HPU": "Do what the message says; where it says nothing, report it with the lines at the end.",
     "compiler": "Report it with the lines at the end; until then TF_CPU_RUNTIME_FALLBACK=allow runs such steps slowly.",
     "numbers": "Do not train on this machine with it; report it with the lines at the end.",
@@ -43,10 +47,11 @@ _REMEDIES = {
 
 
 class Trial:
-    """The process, from its start on; `findings` waits for it. seconds: of each stage that ended. cpu: what kernels
-    use, or None as long as the compiler was not reached."""
+    """The process that tries a framework, from its start on; `findings` waits for it. seconds: of each stage that
+    ended. cpu: what kernels use, or None as long as the compiler was not reached."""
 
-    def __init__(self) -> None:
+    def __init__(self, framework: str) -> None:
+        self.framework = framework
         self._folder = tempfile.TemporaryDirectory(prefix="habana-check-")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # `close` closes it
         self.seconds: dict[str, float] = {}
@@ -59,9 +64,10 @@ class Trial:
             "TF_CPU_RUNTIME_FALLBACK": "forbid",
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "PYTHONFAULTHANDLER": "1",
+            "PT_HPU_LAZY_MODE": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _line()], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [sys.executable, "-c", _line(framework)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=self._errors,
         )  # fmt: skip
 
@@ -92,22 +98,23 @@ class Trial:
                 yield from self._success(stage, answer["found"])
             else:
                 yield self._failure(stage, answer, ended)
-        if all("found" in done.get(stage, {}) for stage in STAGES):
+        stages = STAGES[self.framework]
+        if all("found" in done.get(stage, {}) for stage in stages):
             if self._process.returncode or ended:
                 yield self._failure("end", {}, ended)
         else:
-            later = [stage for stage in STAGES if stage not in done]
+            later = [stage for stage in stages if stage not in done]
             if later:
                 yield Finding("not tried", "note", f"{', '.join(later)}: needs what failed above")
 
     def _success(self, stage: str, found: dict[str, Any]) -> Iterator[Finding]:
-        took = f"{self.seconds[stage]:.1f} s"
+        took, of = f"{self.seconds[stage]:.1f} s", f"{self.framework}: "
         if stage == "HPU":
-            yield Finding("HPU", "ok", f"loaded in {took}; an op ran on {found['device'].rpartition('/')[2]}")
+            yield Finding("HPU", "ok", of + f"loaded in {took}; an op ran on {found['device'].rpartition('/')[2]}")
         elif stage == "compiler":
-            yield Finding("compiler", "ok", f"a training step was compiled and run in {took}")
+            yield Finding("compiler", "ok", of + f"a training step was compiled and run in {took}")
         elif stage == "numbers":
-            yield Finding("numbers", "ok", f"the CPU's but for {found['off']:.0e} of the greatest one")
+            yield Finding("numbers", "ok", of + f"the CPU's but for {found['off']:.0e} of the greatest one")
         elif stage == "Horovod" and found:
             with_ = " and ".join(found["built"])
             if with_:
@@ -116,7 +123,7 @@ class Trial:
                 yield Finding("Horovod", "problem", "built with neither Gloo nor MPI", _REMEDIES[stage])
 
     def _failure(self, stage: str, answer: dict[str, Any], ended: str) -> Finding:
-        doing = _WORKING[stage]
+        doing = f"{self.framework}: {_WORKING[stage]}" if stage in _OF_EACH else _WORKING[stage]
         if "error" in answer:
             return Finding(stage, "problem", f"{doing}: {_first_lines(answer['error'])}", self._remedy(stage))
         code = self._process.returncode
@@ -136,9 +143,9 @@ class Trial:
         return _REMEDIES[stage]
 
 
-def _line() -> str:
+def _line(framework: str) -> str:
     """The program, which finds its modules where this process has found its own."""
-    return f"import sys; sys.path[:] = {sys.path!r}; from habana_tf.cli.check import trial; trial.main()"
+    return f"import sys; sys.path[:] = {sys.path!r}; from habana_tf.cli.check import trial; trial.main({framework!r})"
 
 
 def _first_lines(text: str, most: int = 400) -> str:

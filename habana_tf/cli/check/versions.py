@@ -36,6 +36,11 @@ def tensorflow_version() -> str | None:
     return next(filter(None, map(version, _WHEELS)), None)
 
 
+def torch_version() -> str | None:
+    """Of PyTorch, where it is installed."""
+    return version("torch")
+
+
 def release(number: str) -> tuple[int, ...]:
     """2.15.1 as (2, 15)."""
     return tuple(int(part) for part in re.findall(r"\d+", number)[:2])
@@ -58,7 +63,9 @@ def tensorflow() -> Iterator[Finding]:
     first, last = (".".join(map(str, bound)) for bound in TESTED)
     wheels = {name: number for name in _WHEELS if (number := version(name))}
     found = tensorflow_version()
-    if found is None:
+    if found is None and torch_version() is not None:
+        yield Finding("TensorFlow", "note", "not installed, and PyTorch is: there is no HPU for TensorFlow")
+    elif found is None:
         range_ = f"tensorflow>={first},<{TESTED[1][0]}.{TESTED[1][1] + 1}"
         yield Finding(
             "TensorFlow", "problem", f"not installed in {sys.executable}", f"Run: pip install '{range_}'",
@@ -83,7 +90,7 @@ def torch() -> Iterator[Finding]:
     """Whether PyTorch, where it is installed, is of a release that is tested."""
     from habana_tf.torch import releases
 
-    found = version("torch")
+    found = torch_version()
     if found is None:
         return
     if releases.is_tested(found):
@@ -116,6 +123,8 @@ def keras() -> Iterator[Finding]:
 def horovod() -> Iterator[Finding]:
     """Whether Horovod was built for this TensorFlow, which links against the symbols of one release."""
     found, here = version("horovod"), tensorflow_version()
+    if found is None and here is None:
+        return
     if found is None:
         yield Finding(
             "Horovod", "note", "not installed: HPUStrategy works without it",

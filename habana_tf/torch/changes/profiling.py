@@ -8,12 +8,13 @@ from habana_tf.torch import profiler
 PROFILER = Group(
     "profiler", "a profiler has no events of the device",
     tuple(
-        Change("torch.autograd.profiler", f"profile.{name}", make)
+        Change("torch.autograd.profiler", name, make)
         for name, make in (
-            ("_start_trace", profiler.starting),
-            ("__exit__", profiler.ending),
-            ("_ensure_function_events", profiler.parsing),
-            ("export_chrome_trace", profiler.exporting),
+            ("_supported_activities", profiler.supporting),
+            ("profile._start_trace", profiler.starting),
+            ("profile.__exit__", profiler.ending),
+            ("profile._ensure_function_events", profiler.parsing),
+            ("profile.export_chrome_trace", profiler.exporting),
         )
     ), host=PYTORCH,
 )  # fmt: skip

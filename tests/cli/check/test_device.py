@@ -12,6 +12,7 @@ import pytest
 from habana_tf.cli.check import device
 from habana_tf.cli.check.finding import Finding
 from habana_tf.cli.check.trial import STAGES
+from habana_tf.hardware.device_state import TENSORFLOW
 from tests.child import python
 
 Broken = Callable[[str], list[Finding]]
@@ -25,7 +26,7 @@ def with_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
         (tmp_path / "tensorflow").mkdir(exist_ok=True)
         (tmp_path / "tensorflow" / "__init__.py").write_text(code)
         monkeypatch.syspath_prepend(tmp_path)
-        with closing(device.Trial()) as trial:
+        with closing(device.Trial(TENSORFLOW)) as trial:
             return list(trial.findings())
 
     return found
@@ -49,7 +50,7 @@ def test_whatever_ends_the_process_is_a_finding(with_tensorflow: Broken, code: s
     assert (rest.name, rest.status) == ("not tried", "note") and "compiler" in rest.fact
 
 
-ALL_WELL = """for stage in trial.STAGES:
+ALL_WELL = """for stage in trial.STAGES['TensorFlow']:
     print(json.dumps({"stage": stage, "found": {"device": "", "off": 0, "built": ["MPI"]}, "seconds": 0}), flush=True)
 """
 CRASH = "os.kill(os.getpid(), 11)"
@@ -68,8 +69,8 @@ def test_a_crash_before_the_first_stage_and_after_the_last_one(
 ) -> None:
     """Of a program in the place of the one that is run."""
     line = f"import json, os\nfrom habana_tf.cli.check import trial\n{main}"
-    monkeypatch.setattr(device, "_line", lambda: line)
-    with closing(device.Trial()) as trial:
+    monkeypatch.setattr(device, "_line", lambda framework: line)
+    with closing(device.Trial(TENSORFLOW)) as trial:
         found = [finding for finding in trial.findings() if finding.status == "problem"]
     assert [finding.name for finding in found] == [stage] and words in found[0].fact, found
 
@@ -85,17 +86,18 @@ def test_a_compiler_that_a_setting_forbids_and_wrong_numbers_fail_in_their_stage
         import os
         from habana_tf.cli.check import trial
         out = os.dup(1)
-        trial._horovod = lambda kept: {}
-        trial.main()
+        stages = trial.STAGES["TensorFlow"]
+        stages["Horovod"] = lambda kept: {}
+        trial.main("TensorFlow")
         os.environ["HABANA_SIM_COMPILE"] = "on"
-        compiled = trial._compiled
+        compiled = stages["compiler"]
         def wrong(kept):
             found = compiled(kept)
             kept["results"] = [result * 1.0001 for result in kept["results"]]
             return found
-        trial._compiled = wrong
+        stages["compiler"] = wrong
         os.dup2(out, 1)
-        trial.main()
+        trial.main("TensorFlow")
     """
     done = python(
         script, imported=True, HABANA_SIM_COMPILE="forbid", HABANA_SIM_CACHE_MODE="off",
@@ -112,7 +114,7 @@ def test_a_compiler_that_a_setting_forbids_and_wrong_numbers_fail_in_their_stage
 
 @pytest.mark.rest
 def test_all_stages_of_a_machine_in_order() -> None:
-    with closing(device.Trial()) as trial:
+    with closing(device.Trial(TENSORFLOW)) as trial:
         found = list(trial.findings())
     assert {finding.status for finding in found} == {"ok"}, found
-    assert trial.seconds.keys() == set(STAGES) and trial.cpu is not None
+    assert trial.seconds.keys() == set(STAGES[TENSORFLOW]) and trial.cpu is not None

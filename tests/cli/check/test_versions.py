@@ -154,3 +154,10 @@ def test_pytorch_is_of_a_tested_release_or_said_not_to_be(installed: Install, nu
     installed(torch=number)
     finding = only(versions.torch())
     assert finding.status == status and number in finding.fact and (status == "ok" or "2.10 to 2.14" in finding.fact)
+
+
+def test_without_tensorflow_pytorch_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "version", {"torch": "2.13.0"}.get)
+    assert (only(versions.tensorflow()).status, list(versions.horovod())) == ("note", [])
+    monkeypatch.setattr(versions, "version", {}.get)
+    assert (only(versions.tensorflow()).status, list(versions.horovod())) == ("problem", [])
