@@ -58,7 +58,7 @@ def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tupl
     if importlib.util.find_spec("tensorflow") is None:
         raise _no_fit(path, "would need TensorFlow to call Keras' fit, and it is not installed")
     load_habana_module()
-    before, places = list(sys.argv), list(sys.path)
+    before, places, code = list(sys.argv), list(sys.path), ""
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # modules beside a script are found, as Python has it
     try:
@@ -67,10 +67,10 @@ def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tupl
     except _Reached as reached:
         return reached.model, reached.data
     except SystemExit as ended:
-        raise _no_fit(path, f"ended with {ended.code!r} before it called fit") from ended
+        code = f"with {ended.code!r} and "
     finally:
         sys.argv, sys.path[:] = before, places
-    raise _no_fit(path, "ended without calling fit")
+    raise _no_fit(path, f"ended {code}without calling fit")
 
 
 def _no_fit(path: str, why: str) -> PredictionError:
