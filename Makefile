@@ -56,7 +56,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-torch test-torch-all test-networks bench dist sanitize docs site docs-reports docs-values programs lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-torch test-torch-all test-networks bench dist sanitize docs site docs-reports docs-values docs-torch programs lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -148,6 +148,9 @@ docs-reports: $(VENV)/.dev ## Writes docs/reports.md anew: every report as it is
 
 docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
 	$(VENV)/bin/python tests/lowering/special_table.py --write
+
+docs-torch: $(VENV_TORCH)/.installed ## Writes the table of PyTorch's own samples in docs/torch.md anew, which takes minutes
+	@mkdir -p $(RUN) && cd $(RUN) && $(CURDIR)/$(VENV_TORCH)/bin/python $(CURDIR)/tests/torch/opinfo_report.py --write
 
 lint: lint-ruff lint-mypy lint-imports lint-clang ## Checks of style and types
 

@@ -28,6 +28,13 @@ def quickly(names: Sequence[str], every: int = 2) -> list[Any]:
     return [name if k % every == 0 else pytest.param(name, marks=pytest.mark.rest) for k, name in enumerate(names)]
 
 
+def part_of(cases: Sequence[T], variable: str) -> list[T]:
+    """All cases; where an environment variable is K/N, every Nth of them, from the Kth on: CI takes another part
+    of what is long each day."""
+    part, _, parts = os.environ.get(variable, "0/1").partition("/")
+    return list(cases)[int(part) % int(parts) :: int(parts)]
+
+
 def chosen(request: pytest.FixtureRequest, parameter: str) -> list[str]:
     """The values of a parameter over all tests of the file that will run: what a fixture of the file has to prepare."""
     items = (item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function))

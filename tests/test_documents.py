@@ -57,6 +57,7 @@ NEVER = {
     "make site": "installs what builds it; a step of CI of its own",
     "make test": "this test is in it",
     "make test-latest": "all tests again; CI runs it",
+    "make docs-torch": "minutes, in an environment of its own; tests/torch/test_opinfo.py compares what needs no run",
     "make test-torch-all": "minutes, in an environment of its own",
     "make test-torch": "an environment and tests of its own; CI runs it",
     "make test-networks": "hours; CI runs a quarter each day",

@@ -5,11 +5,11 @@ Slow: `make test-networks` runs them. NETWORKS_PART=1/4 takes every fourth, from
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests import effort
 from tests.networks import zoo
 from tests.networks.comparison import Comparison, compare, row
 
@@ -38,8 +38,7 @@ what it fuses in fp32; but where a step amplifies rounding both distances are on
 
 def chosen(networks: Sequence[str] = tuple(zoo.NETWORKS)) -> list[str]:
     """The part of the networks that this run takes."""
-    part, _, parts = os.environ.get("NETWORKS_PART", "0/1").partition("/")
-    return list(networks[int(part) % int(parts) :: int(parts)])
+    return effort.part_of(networks, "NETWORKS_PART")
 
 
 def whole_on_hpu(result: Comparison) -> None:

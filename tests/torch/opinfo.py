@@ -6,15 +6,20 @@ result is right where it is as near to float64 as the CPU's own kernel, twice ov
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
+
+from habana_tf.resolver import placements
 
 OPS = {f"{op.name} {op.variant_test_name}".strip(): op for op in op_db}
 TOLERANCES = {torch.float32: (1.3e-6, 1e-5), torch.bfloat16: (1.6e-2, 1e-2)}
@@ -23,10 +28,22 @@ TOLERANCES = {torch.float32: (1.3e-6, 1e-5), torch.bfloat16: (1.6e-2, 1e-2)}
 
 @dataclass
 class Outcome:
-    """Of some ops. ran: how many calls gave a result that was compared; failures: what was wrong."""
+    """Of some ops. ops: those that were called. ran: how many calls were compared, by form, and under "gradients" how
+    many of them with gradients. refused: calls that the CPU has no result for; left: calls of which the CPU did a part.
+    failures: what was wrong."""
 
-    ran: int = 0
+    ops: int = 0
+    ran: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    left: int = 0
     failures: list[str] = field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        self.ops += other.ops
+        self.ran += other.ran
+        self.refused += other.refused
+        self.left += other.left
+        self.failures += other.failures
 
 
 _RANDOM = "other random numbers than the CPU's"
@@ -59,14 +76,39 @@ TIED = ("argsort", "msort", "sort", "topk")
 """Ops of which bfloat16 and integers give places of equal numbers."""
 
 
+def skipped(name: str, dtype: torch.dtype) -> str:
+    """Why an op is not compared in a type that it takes; empty where it is."""
+    return SKIPPED.get(name, _TIES if dtype is not torch.float32 and name in TIED else "")
+
+
+def named(part: int = 0, parts: int = 1, dtype: torch.dtype = torch.float32) -> list[str]:
+    """One of `parts` parts of the ops that take a type, skipped ones too."""
+    return [name for name in sorted(OPS)[part::parts] if dtype in OPS[name].supported_dtypes("cpu")]
+
+
+@contextlib.contextmanager
+def _scores_of_bfloat16() -> Iterator[None]:
+    """PyTorch's formula of attention with products of bfloat16, which it has a switch for: the device always does so.
+    Its CPU kernel keeps scores in float32, and where they are large, rounding moves the weights by much."""
+    before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
+
+
+REFERENCES = {"nn.functional.scaled_dot_product_attention": _scores_of_bfloat16}
+"""In which of its own ways PyTorch's CPU is asked in bfloat16, where there are several."""
+
+
 def to(value: Any, device: str) -> Any:
     """Copies of all tensors of a structure, on a device."""
 
     def moved(x: Any) -> Any:
-        if isinstance(x, torch.device):
-            return torch.device(device)
         if not isinstance(x, torch.Tensor):
-            return x
+            return torch.device(device) if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu") else x
         # the strides stay: a copy of the storage, and the same view of it
         with torch.no_grad():
             flat = x.detach().as_strided((_span(x),), (1,), x.storage_offset()).clone().to(device)
@@ -93,17 +135,22 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [x for x in tree_flatten(value)[0] if isinstance(x, torch.Tensor)]
 
 
-def with_gradients(call: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
+Made = tuple[list[torch.Tensor], list[torch.Tensor]]
+"""Results and gradients of a call."""
+
+
+def with_gradients(call: Callable[..., Any], args: Any, kwargs: Any) -> Made:
     """Results, and gradients of what wants some."""
     made = tensors(call(*args, **kwargs))
     wanted = [t for t in made if t.requires_grad and t.is_floating_point()]
     leaves = [t for t in tensors((args, kwargs)) if t.requires_grad and t.is_leaf]
     found = [t.detach() for t in made]
+    gradients: Sequence[torch.Tensor | None] = ()
     if wanted and leaves:
         generator = torch.Generator().manual_seed(1)
         seeds = [torch.randn(t.shape, generator=generator).to(torch.bfloat16).to(t.dtype).to(t.device) for t in wanted]
-        found += [g for g in torch.autograd.grad(wanted, leaves, seeds, allow_unused=True) if g is not None]
-    return [t.cpu() for t in found]
+        gradients = torch.autograd.grad(wanted, leaves, seeds, allow_unused=True)
+    return [t.cpu() for t in found], [g.cpu() for g in gradients if g is not None]
 
 
 def wrong(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor | None) -> str:
@@ -132,30 +179,15 @@ def wrong(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor | None) -> 
     return f"{away.max()} away: {got.flatten()[place]} for {want.flatten()[place]}"
 
 
-def _compared(label: str, mine: Callable[[], Any], theirs: Callable[[], Any], exactly: Callable[[], Any]) -> str | None:
-    """Why two calls differ; None where the CPU refuses, too."""
-    try:
-        want = theirs()
-    except Exception:
-        try:
-            mine()
-        except Exception:
-            return None
-        return None
-    try:
-        got = mine()
-    except Exception as error:
-        return f"{label}: {type(error).__name__}: {str(error)[:300]}"
-    try:
-        exact = exactly()
-    except Exception:
-        exact = [None] * len(want)
-    if len(got) != len(want):
-        return f"{label}: {len(got)} results and gradients, not {len(want)}"
-    exact = exact if len(exact) == len(want) else [None] * len(want)
-    for k, parts in enumerate(zip(got, want, exact, strict=True)):
-        if why := wrong(*parts):
-            return f"{label}: result {k}: {why}"
+def _unlike(got: Made, want: Made, exact: Made | None) -> str:
+    """Where results or gradients differ; empty where none does."""
+    for what, ours, theirs, true in zip(("result", "gradient"), got, want, exact or ([], []), strict=True):
+        if len(ours) != len(theirs):
+            return f"{len(ours)} {what}s, not {len(theirs)}"
+        known = true if len(true) == len(theirs) else [None] * len(theirs)
+        for k, parts in enumerate(zip(ours, theirs, known, strict=True)):
+            if why := wrong(*parts):
+                return f"{what} {k}: {why}"
     return ""
 
 
@@ -172,25 +204,26 @@ def _samples(op: Any, dtype: torch.dtype, every: int, most: int) -> Iterator[Any
 def some(part: int, parts: int, dtype: torch.dtype, most: int) -> Outcome:
     """Runs one of `parts` parts of all ops."""
     total = Outcome()
-    for name in sorted(OPS)[part::parts]:
-        tied = dtype is not torch.float32 and name in TIED
-        if name in SKIPPED or tied or dtype not in OPS[name].supported_dtypes("cpu"):
+    for name in named(part, parts, dtype):
+        if skipped(name, dtype):
             continue
         made = run(name, dtype, most=most)
-        total.ran += made.ran
-        total.failures += [f"{name} {each}" for each in made.failures]
+        made.failures = [f"{name} {each}" for each in made.failures]
+        total.add(made)
     return total
 
 
 def run(name: str, dtype: torch.dtype, every: int = 1, most: int = 1000) -> Outcome:
     """Runs the samples of an op in a type: every so many of them, and so many at most."""
-    op, outcome = OPS[name], Outcome()
+    op, outcome = OPS[name], Outcome(ops=1)
     warnings.simplefilter("ignore")
+    asked = REFERENCES.get(name) if dtype is torch.bfloat16 else None
     for k, sample in enumerate(_samples(op, dtype, every, most)):
         for label, call, args, kwargs in _forms(op, sample, k):
             if f"{name} {label}" in SKIPPED:
                 continue
-            _one(outcome, f"{k} {label} {_shown(args, kwargs)}", call, args, kwargs)
+            with asked() if asked is not None else contextlib.nullcontext():
+                _one(outcome, label, f"{k} {label} {_shown(args, kwargs)}", call, args, kwargs)
     return outcome
 
 
@@ -201,9 +234,12 @@ def _shown(args: Any, kwargs: Any) -> str:
 
 def _forms(op: Any, sample: Any, k: int) -> Iterator[tuple[str, Any, Any, Any]]:
     args, kwargs = (sample.input, *sample.args), sample.kwargs
-    yield "", op.op, args, kwargs
+    yield "forward", op.op, args, kwargs
     if op.inplace_variant is not None and not sample.broadcasts_input:
-        yield "in place", functools.partial(_in_place, op.inplace_variant), args, kwargs
+        given = args, kwargs
+        if not op.supports_inplace_autograd:
+            given = tree_map(_detached, given)
+        yield "in place", functools.partial(_in_place, op.inplace_variant), *given
     if k % 3 == 0:
         other = sample.noncontiguous()
         yield "strided", op.op, (other.input, *other.args), other.kwargs
@@ -227,14 +263,32 @@ def _out(call: Any, *args: Any, **kwargs: Any) -> Any:
     return out
 
 
-def _one(outcome: Outcome, label: str, call: Any, args: Any, kwargs: Any) -> None:
-    def on(device: str, change: Callable[[Any], Any] = lambda x: x) -> Any:
+def _one(outcome: Outcome, form: str, label: str, call: Any, args: Any, kwargs: Any) -> None:
+    def on(device: str, change: Callable[[Any], Any] = lambda x: x) -> Made:
         given, named = to(change(args), device), to(change(kwargs), device)
         return with_gradients(call, given, named)
 
-    why = _compared(label, lambda: on("hpu"), lambda: on("cpu"), lambda: on("cpu", widened))
-    if why is None:
+    try:
+        want = on("cpu")
+    except Exception:  # of any kind: there is nothing to compare with
+        outcome.refused += 1
         return
-    outcome.ran += 1
+    try:
+        exact = on("cpu", widened)
+    except Exception:  # of any kind: only the CPU's own result says what is right
+        exact = None
+    before = _left_to_cpu()
+    outcome.ran[form] += 1
+    outcome.ran["gradients"] += bool(want[1])
+    try:
+        why = _unlike(on("hpu"), want, exact)
+    except Exception as error:
+        why = f"{type(error).__name__}: {str(error)[:300]}"
+    outcome.left += _left_to_cpu() > before
     if why:
-        outcome.failures.append(why)
+        outcome.failures.append(f"{label}: {why}")
+
+
+def _left_to_cpu() -> int:
+    """How many ops ran on the CPU so far."""
+    return sum(each.count for each in placements.placements().cpu)

@@ -1,4 +1,4 @@
-"""Calls of every overload of the table: functions of tensors, in the words of a program.
+"""Calls of overloads of the table: functions of tensors, in the words of a program, and those of `rows`.
 
 A sample is (shapes of its tensors, function). Each is tried in float32 and bfloat16, with gradients of all its tensors,
 and in place where there is such a form.
@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
+
+from tests.torch import rows
 
 Sample = tuple[tuple[tuple[int, ...], ...], Callable[..., Any]]
 
@@ -69,6 +71,7 @@ _COMPARE: dict[str, Sample] = {
     for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 SAMPLES: dict[str, Sample] = {
+    **rows.SAMPLES,
     **_BINARY,
     **_UNARY,
     **_COMPARE,

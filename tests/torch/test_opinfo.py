@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.effort import some
-from tests.torch.child import HAS_TORCH, on_device
+from tests.torch.child import HAS_TORCH, needs_torch, on_device
 
 if HAS_TORCH:
     import torch
@@ -17,15 +17,13 @@ needs_expecttest = pytest.mark.skipif(
     importlib.util.find_spec("expecttest") is None, reason="PyTorch's samples need a package: pip install expecttest"
 )
 PARTS = 64
-MOST = 8
-"""Samples of an op."""
 
 
 def _check(part: str, dtype: Any) -> None:
-    from tests.torch import opinfo
+    from tests.torch import opinfo, opinfo_report
 
-    outcome = opinfo.some(int(part), PARTS, dtype, MOST)
-    assert outcome.ran
+    outcome = opinfo.some(int(part), PARTS, dtype, opinfo_report.MOST)
+    assert outcome.ran.total()
     assert not outcome.failures, "\n".join(outcome.failures)
 
 
@@ -68,3 +66,14 @@ def test_what_is_skipped_is_there_and_has_a_reason() -> None:
 
     for name, reason in opinfo.SKIPPED.items():
         assert name.removesuffix(" out") in opinfo.OPS and reason, name
+
+
+@needs_torch
+@needs_expecttest
+def test_the_page_says_what_is_skipped() -> None:
+    from tests.torch import opinfo_report
+
+    page = opinfo_report.documented()
+    if f"With {opinfo_report.release()}," not in page:
+        pytest.skip("docs/torch.md has the numbers of another release of PyTorch")
+    assert opinfo_report.totals() in page, "make docs-torch"

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from habana_tf.resolver import placements
 from tests.torch.child import HAS_TORCH, on_device
 
 if HAS_TORCH:
     import torch
 
+    from tests.torch import rows as by_row
     from tests.torch.samples import SAMPLES
 
-    NAMES = tuple(SAMPLES)
+    NAMES, REACHED = tuple(SAMPLES), tuple(by_row.SAMPLES)
 else:
-    NAMES = ()
+    NAMES = REACHED = ()
 
 
 def _flat(made: Any) -> list[Any]:
@@ -57,6 +59,12 @@ def test_bfloat16_is_as_near_to_float64_as_on_the_cpu(name: str) -> None:
         far = (cpu.double() - want).abs().max() if want.numel() else torch.tensor(0.0)
         size = want.abs().max() if want.numel() else torch.tensor(0.0)
         assert ((got.double() - want).abs() <= 2 * far + size / 128).all(), (got, want)
+
+
+@on_device(*REACHED, modes=("lazy",))
+def test_a_sample_of_a_row_is_computed_by_that_row(name: str) -> None:
+    _run(name, torch.float32, "hpu")
+    assert placements.placements().ops[name]
 
 
 def test_every_overload_of_the_table_is_one_of_pytorchs() -> None:

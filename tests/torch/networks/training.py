@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from tests.torch.networks.models import NETWORKS
 
@@ -45,11 +46,12 @@ def optimizer_of(name: str, model: torch.nn.Module) -> torch.optim.Optimizer:
 
 def trained(
     name: str, device: str, steps: int, dtype: torch.dtype = torch.float32, compiled: bool = False,
-    autocast: torch.dtype | None = None, disturb: int | None = None,
+    autocast: torch.dtype | None = None, disturb: int | None = None, group: Any = None,
 ) -> Trained:  # fmt: skip
     """Trains with gradients clipped to a norm of 1. A batch is one of four, again and again, so that it learns.
 
-    disturb: a seed by which each weight is moved to the next number, up or down.
+    disturb: a seed by which each weight is moved to the next number, up or down. group: processes that train it under
+    DistributedDataParallel, each with its part of a batch.
     """
     network = NETWORKS[name]
     torch.manual_seed(SEED)
@@ -61,9 +63,13 @@ def trained(
                 p.copy_(p.nextafter(p + torch.randn(p.shape, generator=directions)))
     model = model.to(device)
     numbers = torch.Generator().manual_seed(SEED)
-    batches = [tuple(_of_type(t, dtype).to(device) for t in network.batch(numbers)) for _ in range(4)]
+    part = slice(None) if group is None else slice(dist.get_rank(group), None, dist.get_world_size(group))
+    batches = [
+        tuple(_of_type(t[part].contiguous(), dtype).to(device) for t in network.batch(numbers)) for _ in range(4)
+    ]
     optimizer = optimizer_of(name, model)
-    call: Any = torch.compile(model, backend="hpu_backend") if compiled else model
+    call: Any = model if group is None else torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+    call = torch.compile(call, backend="hpu_backend") if compiled else call
     losses = []
     for step in range(steps):
         optimizer.zero_grad()
@@ -96,17 +102,29 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def spread(name: str, steps: int) -> tuple[Trained, tuple[float, float]]:
+Spread = tuple[float, float]
+"""Largest difference of a loss, and of a weight, between several runs that ought to be the same."""
+
+
+def largest(want: Trained, others: list[Trained]) -> Spread:
+    """How far any of several runs is from the first."""
+    distances = [want.distance(other) for other in others]
+    return max(d[0] for d in distances), max(d[1] for d in distances)
+
+
+def spread(train: Callable[..., Trained], draws: int) -> tuple[Trained, Spread]:
     """PyTorch on the CPU in fp32, and how far it gets from itself: with and without oneDNN, on one thread and two, from
     fp64, and where weights begin one rounding off, up or down. A ReLU or a maximum that changes sides by that moves
-    weights by much more than rounding does: none of the others alone would show it."""
+    weights by much more than rounding does: none of the others alone would show it.
+
+    train: `trained` of a network on the CPU; draws: how often weights begin one rounding off.
+    """
     with threads(1):
-        want = trained(name, "cpu", steps)
-        others = [trained(name, "cpu", steps, disturb=seed) for seed in range(2 if steps < 10 else 4)]
-        others.append(trained(name, "cpu", steps, torch.float64))
+        want = train()
+        others = [train(disturb=seed) for seed in range(draws)]
+        others.append(train(dtype=torch.float64))
         with torch.backends.mkldnn.flags(enabled=False):
-            others.append(trained(name, "cpu", steps))
+            others.append(train())
     with threads(2):
-        others.append(trained(name, "cpu", steps))
-    distances = [want.distance(other) for other in others]
-    return want, (max(d[0] for d in distances), max(d[1] for d in distances))
+        others.append(train())
+    return want, largest(want, others)
