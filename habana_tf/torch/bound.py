@@ -1,34 +1,40 @@
-"""A recording bound to the arguments of a function: what is recorded once is run again with other tensors.
+"""A stretch of a recording bound to the arguments of a function: what is recorded once is recorded again in one go.
 
 The recorder finds the program of a call op by op. Where it is known that the same ops will follow (a graph of
-torch.compile), the first call is recorded as any other and watched: which argument each input of its program is, which
-tensors it makes. A later call then takes the addresses of its arguments, makes the results and runs the program:
+torch.compile), the first call is recorded as any other, and what it added to the program is noted by the arguments that
+it came from. In the tree of recordings a later call is one edge in the place of many:
 
-    recorded:  program(input 0 = memory of argument 2, numbers) -> output 0 = memory of result 0
-    run again: addresses of the arguments, one new tensor per result, one launch
+    . --(mm, input 0, input 1)--> . --(relu, value 0)--> .      node by node, the first time
+    . ---------------(graph, argument 0, argument 1)---> .      from then on, to the same node
 
-What is bound holds for arguments whose memory has the same layout; for others there is another recording. An argument
-of which only parts are read (see `parts`) may begin anywhere in a storage of any size.
+So a graph is part of the program that is recorded, with what comes before and after it. What is bound holds where the
+program has come to the same node and arguments have memory of the same layout, in the same state; for others there is
+another stretch. An argument of which only parts are read (see `parts`) may begin anywhere in a storage of any size.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
+from habana_tf.torch.inputs import Inputs
 from habana_tf.torch.kernel import Drawn
-from habana_tf.torch.launch import Launch, Watched, aligned
+from habana_tf.torch.launch import Watched
+from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Block, Memory
+
+Value = tuple[int, int]
 
 
 class _Met(NamedTuple):
-    """An argument on the device as it was met: which it is, the contents of its block and its view of them. reach:
-    where another call's may begin elsewhere in another block, the bytes that are read before its first element and from
-    there on; None where it may not."""
+    """An argument on the device as it was met: which it is, the contents of its block and its view of them. value,
+    read: which result of the program the block is to hold, and as which input it is read, None and -1 where it is not.
+    reach: where another call's may begin elsewhere in another block, the bytes that are read before its first element
+    and from there on; None where it may not."""
 
     place: int
     contents: tuple[int, ...]
@@ -36,7 +42,20 @@ class _Met(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
+    value: Value | None
+    read: int
     reach: tuple[int, int] | None = None
+
+
+class _Part(NamedTuple):
+    """A part of a block that is read. at: which block; offset: its bytes before the part, or where the argument `moves`
+    the bytes from that one's first element on. known: as which input it was read before, -1 for none."""
+
+    at: int
+    offset: int
+    shape: tuple[int, ...]
+    moves: int
+    known: int
 
 
 _view = functools.partial(torch.ops.aten.as_strided.default._op_dk, torch._C.DispatchKey.CPU)
@@ -45,46 +64,45 @@ _Storage = tuple[Any, ...]
 """What `Memory.tensor` takes for the first tensor of a new storage."""
 
 
+@dataclass
 class Bound:
-    """A program with where its addresses come from. Made by `bind`.
+    """Blocks are numbered: those of the arguments on the device (`met`, on so many `distinct` blocks, with pairs that
+    are `shared`), new ones under `storages` with the values that they are to hold, new ones that nothing but the
+    program sees (`scratch`, in bytes).
 
-    met: the arguments on the device, on so many `distinct` blocks; shared: pairs of them that are on one. storages:
-    what `Memory.tensor` takes for new ones; scratch: bytes of what is memory for a run only; fixed: addresses of what
-    the graph holds. inputs, outputs: places in the list of all these together; outside: those of outputs that may count
-    as HBM for the first time. parts: the inputs that are parts of a block; shifted: these with the bytes before them in
-    it; moved: those of an argument that may begin elsewhere, with the argument and the bytes from its first element on.
-    results: each from the arguments and the tensors of `storages`. hosts, drawn: numbers that are not those of the
-    recording.
+    step: where the stretch ends. inputs: what it is the first to read, in order: a block, or one of `parts` counted
+    from -1 down. written: arguments' blocks with the values that they get. floats, integers: its numbers; hosts: (kind,
+    place, argument) of those that come in arguments, drawn: of those that are others each time. results: each from the
+    arguments and the tensors of `storages`.
     """
 
-    def __init__(self, memory: Memory, launch: Launch | None) -> None:
-        self.memory, self.launch = memory, launch
-        self.met: list[_Met] = []
-        self.distinct = 0
-        self.shared: list[tuple[int, int]] = []
-        self.fixed: list[int] = []
-        self.scratch: list[int] = []
-        self.inputs: list[int] = []
-        self.outputs: list[int] = []
-        self.shifted: list[tuple[int, int]] = []
-        self.moved: list[tuple[int, int, int]] = []
-        self.parts: tuple[int, ...] = ()
-        self.outside: list[int] = []
-        self.storages: list[_Storage] = []
-        self.results: list[Callable[[Sequence[Any], list[torch.Tensor]], Any]] = []
-        self.vectors: list[Any] = []
-        self.vector_addresses: list[int] = []
-        self.hosts: list[tuple[int, int, int]] = []
-        self.drawn: list[tuple[int, Drawn]] = []
+    memory: Memory
+    step: Step
+    met: list[_Met] = field(default_factory=list)
+    distinct: int = 0
+    shared: list[tuple[int, int]] = field(default_factory=list)
+    storages: list[tuple[_Storage, Value | None]] = field(default_factory=list)
+    scratch: list[int] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    written: list[tuple[int, Value]] = field(default_factory=list)
+    floats: list[float] = field(default_factory=list)
+    integers: list[int] = field(default_factory=list)
+    hosts: list[tuple[int, int, int]] = field(default_factory=list)
+    drawn: list[tuple[int, Drawn]] = field(default_factory=list)
+    results: list[Callable[[Sequence[Any], list[torch.Tensor]], Any]] = field(default_factory=list)
 
-    def blocks(self, args: Sequence[Any]) -> list[Block] | None:
-        """The block of each argument that is on the device; None where one has another layout than was bound."""
-        known = self.memory.blocks
+    def blocks(self, args: Sequence[Any], inputs: Inputs) -> list[Block] | None:
+        """The block of each argument that is on the device; None where one has another layout or state than was
+        bound. inputs: of the program so far."""
+        known, reading = self.memory.blocks, self.memory.reading
         found = []
-        for place, contents, dtype, shape, strides, offset, reach in self.met:
+        for place, contents, dtype, shape, strides, offset, value, read, reach in self.met:
             t = args[place]
             block = known.get(t.untyped_storage().data_ptr())
             if block is None or block.dtype is not dtype or t.shape != shape or t.stride() != strides:
+                return None
+            if block.value != value or (block.place if block.reader == reading else -1) != read:
                 return None
             if reach is None:
                 if block.shape != contents or t.storage_offset() != offset:
@@ -92,146 +110,114 @@ class Bound:
             elif not reach[0] <= t.data_ptr() - block.address <= block.size - reach[1]:
                 return None
             found.append(block)
-        alike = len(set(map(id, found))) == self.distinct and all(found[a] is found[b] for a, b in self.shared)
-        return found if alike else None
-
-    def run(self, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
-        """The results. blocks: of the arguments. Raises what `Launch.run` raises, and torch.OutOfMemoryError."""
-        memory = self.memory
-        made: list[torch.Tensor] = []
-        for storage in self.storages:
-            t, block = memory.tensor(*storage)
-            made.append(t)
-            blocks.append(block)
-        if self.launch is not None:
-            scratch: list[Block] = []
-            try:
-                for size in self.scratch:
-                    scratch.append(memory.workspace(size))
-                blocks += scratch
-                for k in self.outside:
-                    if not blocks[k].counted:
-                        memory.count(blocks[k])
-                table = [block.address for block in blocks] + self.fixed
-                inputs = [table[k] for k in self.inputs]
-                for k, offset in self.shifted:
-                    inputs[k] += offset
-                for k, argument, offset in self.moved:
-                    inputs[k] = args[argument].data_ptr() + offset
-                if self.hosts or self.drawn:
-                    self._read_numbers(args)
-                self.launch.run(inputs + self.vector_addresses, [table[k] for k in self.outputs], self.parts)
-            finally:
-                for block in scratch:
-                    memory.release(block)
-            memory.publish()
-        return [result(args, made) for result in self.results]
-
-    def _read_numbers(self, args: Sequence[Any]) -> None:
-        for vector, place, argument in self.hosts:
-            self.vectors[vector][place] = args[argument].item()
-        for place, number in self.drawn:
-            self.vectors[1][place] = number.again()
-
-
-def bind(
-    memory: Memory, watched: Watched, args: Sequence[Any], results: Sequence[Any], kept: Sequence[torch.Tensor]
-) -> Bound | None:
-    """Binds what was watched during a call to its arguments. results: what the call gave. kept: tensors that the graph
-    holds. None where another call need not come to the same: its program was not one, or a number came in a tensor of
-    the CPU that is no argument."""
-    if len(watched.launches) > 1:
-        return None
-    launch, read, offsets, written = watched.launches[0] if watched.launches else (None, [], {}, [])
-    bound = Bound(memory, launch)
-    owners: dict[int, int] = {}
-    for k, t in enumerate(args):
-        if isinstance(t, torch.Tensor) and t.device.type == "hpu":
-            block = memory.of(t)
-            owner = owners.setdefault(id(block), len(bound.met))
-            if owner != len(bound.met):
-                bound.shared.append((owner, len(bound.met)))
-            bound.met.append(_Met(k, block.shape, block.dtype, tuple(t.shape), t.stride(), t.storage_offset()))
-    bound.distinct = len(owners)
-    if any(
-        t.dtype is not memory.of(t).dtype for t in results if isinstance(t, torch.Tensor) and t.device.type == "hpu"
-    ):
-        return None  # a view of another type
-    fixed = {id(memory.of(t)) for t in kept if t.device.type == "hpu"}
-    fresh: dict[int, int] = {}
-    for r in results:
-        bound.results.append(_result(bound, r, owners, fixed, fresh, args))
-
-    _place(bound, read, written, owners, fresh, fixed)
-    _move(bound, offsets, [memory.of(args[m.place]) for m in bound.met], written)
-    for numbers, dtype in zip(watched.numbers, (np.float32, np.int64), strict=True):
-        assert isinstance(numbers, list)
-        vector = aligned(len(numbers), dtype)
-        vector[:] = numbers
-        bound.vectors.append(vector)
-        if numbers:
-            bound.vector_addresses.append(vector.ctypes.data)
-    for kind, number, host in watched.hosts:
-        argument = next((k for k, a in enumerate(args) if a is host), None)
-        if argument is None:
+        if len(set(map(id, found))) != self.distinct or any(found[a] is not found[b] for a, b in self.shared):
             return None
-        bound.hosts.append((int(kind == "integer"), number, argument))
-    bound.drawn = watched.drawn
-    return bound
+        for part in self.parts:
+            if part.at < len(found) and inputs.place(self.address(part, args, found), part.shape) != part.known:
+                return None
+        return found
+
+    def address(self, part: _Part, args: Sequence[Any], blocks: Sequence[Block]) -> int:
+        """Where a part begins."""
+        first: int = blocks[part.at].address if part.moves < 0 else args[part.moves].data_ptr()
+        return first + part.offset
 
 
-def _place(
-    bound: Bound, read: Sequence[Block], written: Sequence[Block], owners: dict[int, int], fresh: dict[int, int],
-    fixed: set[int],
-) -> None:  # fmt: skip
-    """Says where the addresses of a program come from. owners, fresh: by the identity of its block the place of an
-    argument among those met, and of a storage; fixed: the identities of what the graph holds."""
-    scratch: dict[int, int] = {}
-    held: dict[int, int] = {}
-    everything = [*read, *written]
-    for block in everything:
-        key = id(block)
-        if key in fixed:
-            held.setdefault(key, len(held))
-        elif key not in owners and key not in fresh and key not in scratch:
-            scratch[key] = len(scratch)
-            bound.scratch.append(block.size)
-    bound.fixed = [block.address for block in {id(b): b for b in everything if id(b) in held}.values()]
-    kinds = owners, fresh, scratch, held
-    ends = (0, len(bound.met), len(bound.met) + len(fresh), len(bound.met) + len(fresh) + len(scratch))
+class Stretch:
+    """Notes what the recording of a call adds to a program. Made before the call.
 
-    def place(block: Block) -> int:
-        return next(end + of[id(block)] for end, of in zip(ends, kinds, strict=True) if id(block) in of)
+    kept: tensors that the graph holds, which count as further arguments.
+    """
 
-    bound.inputs, bound.outputs = [place(b) for b in read], [place(b) for b in written]
-    bound.outside = [k for k in bound.outputs if k < ends[-1]]
+    def __init__(
+        self, memory: Memory, inputs: Inputs, numbers: tuple[list[float], list[int]], args: Sequence[Any]
+    ) -> None:
+        self.memory, self.inputs, self.args, self.reading = memory, inputs, args, memory.reading
+        self.marks = len(inputs.blocks), len(inputs.reads), len(numbers[0]), len(numbers[1])
+        self.met: list[_Met] = []
+        self.shared: list[tuple[int, int]] = []
+        self.owners: dict[int, int] = {}
+        self.plain = True
+        """Whether every argument is of the type that its memory has."""
+        for k, t in enumerate(args):
+            if isinstance(t, torch.Tensor) and t.device.type == "hpu":
+                block = memory.of(t)
+                owner = self.owners.setdefault(id(block), len(self.met))
+                if owner != len(self.met):
+                    self.shared.append((owner, len(self.met)))
+                read = block.place if block.reader == memory.reading else -1
+                view = tuple(t.shape), t.stride(), t.storage_offset()
+                self.met.append(_Met(k, block.shape, block.dtype, *view, block.value, read))
+                self.plain &= t.dtype is block.dtype
 
+    def bind(
+        self, step: Step, numbers: tuple[list[float], list[int]], watched: Watched, results: Sequence[Any]
+    ) -> Bound | None:
+        """Binds what was recorded up to `step`. results: what the call gave. None where another call need not come to
+        the same: the program ended within, or a number came in a tensor of the CPU that is no argument."""
+        on_device = [t for t in results if isinstance(t, torch.Tensor) and t.device.type == "hpu"]
+        ended = bool(watched.launches) or self.memory.reading != self.reading
+        if ended or not self.plain or any(t.dtype is not self.memory.of(t).dtype for t in on_device):
+            return None
+        _, _, floats, integers = self.marks
+        bound = Bound(self.memory, step, self.met, len(self.owners), self.shared, drawn=watched.drawn)
+        bound.floats, bound.integers = numbers[0][floats:], numbers[1][integers:]
+        for kind, number, host in watched.hosts:
+            argument = next((k for k, a in enumerate(self.args) if a is host), None)
+            if argument is None:
+                return None
+            bound.hosts.append((int(kind == "integer"), number, argument))
+        fresh: dict[int, int] = {}
+        for r in results:
+            bound.results.append(_result(bound, r, self.owners, fresh, self.args))
+        places = {**self.owners, **{key: len(self.met) + k for key, k in fresh.items()}}
+        self._inputs(bound, places)
+        blocks = {id(block): block for block in (self.memory.of(self.args[met.place]) for met in self.met)}
+        for key, block in blocks.items():
+            if block.value is not None and block.value != self.met[self.owners[key]].value:
+                bound.written.append((self.owners[key], block.value))
+        self._move(bound)
+        return bound
 
-def _move(bound: Bound, offsets: dict[int, int], blocks: Sequence[Block], written: Sequence[Block]) -> None:
-    """Says which arguments may begin elsewhere: those with a block of their own of which the program reads parts only
-    and writes nothing. offsets: bytes before each input that is a part; blocks: of the arguments."""
-    bound.parts = tuple(offsets)
-    inputs_of: dict[int, list[int]] = {}
-    for k, at in enumerate(bound.inputs):
-        inputs_of.setdefault(at, []).append(k)
-    moving: set[int] = set()
-    for at, (met, block) in enumerate(zip(bound.met, blocks, strict=True)):
-        read = inputs_of.get(at, [])
-        alone = sum(block is other for other in blocks) == 1 and not any(block is other for other in written)
-        if not read or not alone or any(k not in offsets for k in read):
-            continue
-        assert bound.launch is not None
-        begin, sizes = met.offset * met.dtype.itemsize, bound.launch.sizes
-        starts = [(k, offsets[k] - begin) for k in read]
-        before, after = max(0, *(-o for _, o in starts)), max(o + sizes[k] for k, o in starts)
-        bound.met[at] = met._replace(reach=(before, after))
-        bound.moved += [(k, met.place, o) for k, o in starts]
-        moving.update(read)
-    bound.shifted = [(k, offset) for k, offset in offsets.items() if k not in moving]
+    def _inputs(self, bound: Bound, places: dict[int, int]) -> None:
+        """Says where what the stretch reads comes from. places: of blocks, by identity."""
+        blocks, reads = self.inputs.blocks, self.inputs.reads[self.marks[1] :]
+        for block in [*blocks[self.marks[0] :], *(blocks[place] for _, _, place, _ in reads)]:
+            if id(block) not in places:
+                places[id(block)] = len(bound.met) + len(bound.storages) + len(bound.scratch)
+                bound.scratch.append(block.size)
+        first = {}
+        for address, shape, place, new in reads:
+            if new:
+                first[place] = len(bound.parts)
+            block = blocks[place]
+            offset = address - block.address
+            if new or place < self.marks[0]:
+                bound.parts.append(_Part(places[id(block)], offset, shape, -1, -1 if new else place))
+        for k in range(self.marks[0], len(blocks)):
+            bound.inputs.append(-1 - first[k] if k in first else places[id(blocks[k])])
+
+    def _move(self, bound: Bound) -> None:
+        """Says which arguments may begin elsewhere: those with a block of their own of which parts only are read and
+        nothing is written."""
+        whole = {at for at in bound.inputs if at >= 0} | {at for at, _ in bound.written}
+        for at, met in enumerate(bound.met):
+            parts = [k for k, part in enumerate(bound.parts) if part.at == at]
+            alone = all(at not in pair for pair in self.shared)
+            if not parts or not alone or at in whole or met.value is not None or met.read >= 0:
+                continue
+            begin, size = met.offset * met.dtype.itemsize, met.dtype.itemsize
+            ends = []
+            for k in parts:
+                part = bound.parts[k]
+                moved = bound.parts[k] = part._replace(offset=part.offset - begin, moves=met.place)
+                ends.append((moved.offset, moved.offset + size * functools.reduce(int.__mul__, part.shape, 1)))
+            reach = max(0, *(-low for low, _ in ends)), max(high for _, high in ends)
+            bound.met[at] = met._replace(reach=reach)
 
 
 def _result(
-    bound: Bound, r: Any, owners: dict[int, int], fixed: set[int], fresh: dict[int, int], args: Sequence[Any]
+    bound: Bound, r: Any, owners: dict[int, int], fresh: dict[int, int], args: Sequence[Any]
 ) -> Callable[[Sequence[Any], list[torch.Tensor]], Any]:
     """How a later call gets a result: an argument, a view of one, a new tensor, a view of it, or what it always is."""
     if not isinstance(r, torch.Tensor) or r.device.type != "hpu":
@@ -246,15 +232,13 @@ def _result(
         met = bound.met[owners[id(block)]]
         owner, before = met.place, offset - met.offset
         return lambda args, made: _view(args[owner], shape, strides, args[owner].storage_offset() + before)
-    if id(block) in fixed:
-        return lambda args, made: r
     if id(block) in fresh:
         first = fresh[id(block)]
         return lambda args, made: _view(made[first], shape, strides, offset)
     k = fresh[id(block)] = len(bound.storages)
-    if offset == 0:
-        bound.storages.append((shape, strides, r.dtype, block.size, block.shape))
+    if offset == 0 and r.numel() * r.element_size() == block.size:
+        bound.storages.append(((shape, strides, r.dtype, block.size, block.shape), block.value))
         return lambda args, made: made[k]
     flat = (block.size // block.dtype.itemsize,)
-    bound.storages.append((flat, (1,), block.dtype, block.size, block.shape))
+    bound.storages.append(((flat, (1,), block.dtype, block.size, block.shape), block.value))
     return lambda args, made: _view(made[k], shape, strides, offset)

@@ -3,7 +3,11 @@
 PyTorch finds the backend by the package's entry point `torch_dynamo_backends`, so that to load the device imports no
 Dynamo. AOTAutograd splits a graph into a forward and a backward one of ATen overloads, mutations at the end.
 There is one way from overloads to programs, the recorder's: the first call of a graph is recorded as in lazy mode, and
-its program is bound to the arguments (`bound`), so that a later call is one launch.
+what it records is bound to the arguments (`bound`), so that a later call is recorded in one go. A forward graph waits
+for its backward one, with which it is one program, unless the host reads what it gives:
+
+    forward, loss, backward                  -->    program(forward, loss, backward)
+    forward, print(loss.item()), backward    -->    program(forward), program(backward)
 
 Ops that no program can have divide a graph:
 
@@ -13,25 +17,31 @@ Ops that no program can have divide a graph:
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from habana_tf.torch import private_api, scopes
-from habana_tf.torch.bound import Bound, bind
+from habana_tf.torch.bound import Bound
 from habana_tf.torch.device import load
+from habana_tf.torch.graphs_of_step import Kind
 from habana_tf.torch.recording import Recorder
+from habana_tf.torch.step import Step
 from habana_tf.torch.strides import order_of_strides
 
 log = logging.getLogger("habana_tf")
 
 private_api.untraced("habana_tf")  # kernels and collectives run in the middle of what Dynamo traces
+private_api.trace_recurrent_layers()
 
 _OPTIONS = {"keep_input_mutations": True, "use_eager_fallback": True}
 """Habana's options that are known here, and their values where none is given."""
 _MOST_NODES = 4096
 """Nodes of a graph that one program may be of."""
+_MOST_PLACES = 8
+"""Places in recordings at which a graph may be part of a longer program; at others it is one by itself."""
 
 
 def hpu_backend(
@@ -48,10 +58,16 @@ def hpu_backend(
     if unknown := sorted(set(chosen) - set(_OPTIONS)):
         raise ValueError(f"hpu_backend has no options {unknown}; it has {sorted(_OPTIONS)}")
 
-    def compiled(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return _boxed(Graph(load().recorder, part, chosen["use_eager_fallback"]))
+    def compiler(kind: Kind) -> Callable[..., Any]:
+        def compiled(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            return _boxed(Graph(load().recorder, part, chosen["use_eager_fallback"], kind))
 
-    made = aot_autograd(fw_compiler=compiled, keep_inference_input_mutations=chosen["keep_input_mutations"])
+        return compiled
+
+    made = aot_autograd(
+        fw_compiler=compiler(Kind.FORWARD), bw_compiler=compiler(Kind.BACKWARD),
+        inference_compiler=compiler(Kind.ALONE), keep_inference_input_mutations=chosen["keep_input_mutations"],
+    )  # fmt: skip
     called: Callable[..., Any] = made(graph, examples)
     return called
 
@@ -77,8 +93,8 @@ class Graph:
     """A graph of AOTAutograd. The first call runs it node by node and finds the nodes that are no part of a program;
     these divide it into regions."""
 
-    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule, may_fall_back: bool) -> None:
-        self.recorder, self.graph, self.may_fall_back = recorder, graph, may_fall_back
+    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule, may_fall_back: bool, kind: Kind) -> None:
+        self.recorder, self.graph, self.may_fall_back, self.kind = recorder, graph, may_fall_back, kind
         self.run: Callable[..., Any] | None = None
         for node in graph.graph.nodes:
             if node.op == "call_function" and node.target is torch.ops.aten.view.default:
@@ -89,14 +105,13 @@ class Graph:
     def __call__(self, *args: Any) -> Any:
         if self.run is not None:
             return self.run(*args)
-        with torch.no_grad():
-            walk = _Walk(self.recorder, self.graph)
-            results = walk.run(*args)
+        walk, whole = _Walk(self.recorder, self.graph), Region(self.recorder, self.graph, self.kind)
+        results = whole.first(walk.run, args)
         if walk.outside and not self.may_fall_back:
             raise RuntimeError(f"hpu_backend: no program can have {walk.names()}, and use_eager_fallback is False")
         if walk.outside:
             log.info("A compiled graph is divided by %s", walk.names())
-        self.run = _divided(self.recorder, self.graph, walk.outside)
+        self.run = _divided(whole, walk.outside)
         return results
 
 
@@ -139,10 +154,6 @@ class _Walk(torch.fx.Interpreter):
         self.recorder = recorder
         self.outside: dict[torch.fx.Node, None] = {}
 
-    def run(self, *args: Any) -> Any:
-        with self.recorder.recorded():
-            return super().run(*args)
-
     def run_node(self, n: torch.fx.Node) -> Any:
         uses, draws = self.recorder.host_uses, self.recorder.draws
         with scopes.of_node(n.meta):
@@ -150,7 +161,8 @@ class _Walk(torch.fx.Interpreter):
         if n.op == "call_function":
             random = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
             on_host = any(t.device.type != "hpu" for t in _tensors(made))
-            if on_host or uses != self.recorder.host_uses or random and draws == self.recorder.draws:
+            taken = n.target is operator.getitem and n.args[0] in self.outside
+            if on_host or taken or uses != self.recorder.host_uses or random and draws == self.recorder.draws:
                 self.outside[n] = None
         return made
 
@@ -165,8 +177,9 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [t for x in value for t in _tensors(x)] if isinstance(value, (list, tuple)) else []
 
 
-def _divided(recorder: Recorder, graph: torch.fx.GraphModule, outside: dict[torch.fx.Node, None]) -> Callable[..., Any]:
+def _divided(whole: Region, outside: dict[torch.fx.Node, None]) -> Callable[..., Any]:
     """The graph as regions, alternately of programs and of nodes that are no part of one."""
+    graph = whole.graph
     parts: dict[torch.fx.Node, int] = {}
     part, count, was = 0, 0, False
     for node in graph.graph.nodes:
@@ -176,7 +189,7 @@ def _divided(recorder: Recorder, graph: torch.fx.GraphModule, outside: dict[torc
             part, count, was = part + 1, 0, node in outside
         parts[node], count = part, count + 1
     if not any(node in outside for node in parts) and part == 0:
-        return Region(recorder, graph)
+        return whole
     from torch.fx.passes.split_module import split_module
 
     split = split_module(graph, graph, lambda node: parts[node], keep_original_order=True)
@@ -184,53 +197,71 @@ def _divided(recorder: Recorder, graph: torch.fx.GraphModule, outside: dict[torc
     for name, region in list(split.named_children()):
         number = name.removeprefix("submod_")
         if number.isdigit() and int(number) not in mixed:
-            setattr(split, name, Region(recorder, region))
+            setattr(split, name, Region(whole.recorder, region, whole.kind))
     run: Callable[..., Any] = split.forward
     return run
 
 
 class Region(torch.nn.Module):
-    """A part of a graph that is one program: recorded for each layout of arguments that it meets, and run from then on.
+    """A part of a graph that is one stretch of a program: recorded for each place in a program and each layout of
+    arguments that it meets, and repeated from then on.
 
-    known: by the numbers among the arguments, what was bound. Without entry where a recording could not be bound.
+    known: by that place and the numbers among the arguments, what was bound. Without entry where a recording could not
+    be bound.
     """
 
-    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule) -> None:
+    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule, kind: Kind) -> None:
         super().__init__()
-        self.recorder, self.graph = recorder, graph
-        self.known: dict[tuple[Any, ...], list[Bound]] = {}
+        self.recorder, self.graph, self.kind = recorder, graph, kind
+        self.known: dict[tuple[Step, tuple[Any, ...]], list[Bound]] = {}
+        self.places: dict[Step, None] = {}
         self.numbers: list[int] | None = None
+        self.held: list[torch.Tensor] = []
+        self.single = False
 
     def forward(self, *args: Any) -> Any:
-        if self.recorder.watching:
-            return self._unbound(args)
+        return self._called(args, self.graph)
+
+    def first(self, run: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """A call for which another function records the ops of the graph."""
+        return self._called(args, run)
+
+    def _called(self, args: Sequence[Any], run: Callable[..., Any]) -> Any:
+        recorder = self.recorder
+        if recorder.watching:  # a capture, which notes what is recorded
+            with torch.no_grad():
+                return run(*args)
         if self.numbers is None:
-            self.numbers = [k for k, a in enumerate(args) if not isinstance(a, torch.Tensor)]
-        with self.recorder.lock:
-            self.recorder.flush()
-            self.recorder.collect()
-            key = tuple(args[k] for k in self.numbers)
-            for bound in self.known.get(key, ()):
-                blocks = bound.blocks(args)
+            self.numbers, self.held = self._looked_at(args)
+        with recorder.lock:
+            recorder.graph_begins(self.kind, self)
+            key = tuple(map(recorder.other, (args[k] for k in self.numbers)))
+            if len(self.places) >= _MOST_PLACES and recorder.place not in self.places:
+                recorder.flush()
+            given = (*args, *self.held)
+            for bound in self.known.get((recorder.place, key), ()):
+                blocks = bound.blocks(given, recorder.inputs)
                 if blocks is not None:
-                    return self._given(bound.run(args, blocks))
-            return self._recorded(key, args)
-
-    def _recorded(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
-        with torch.no_grad(), self.recorder.watched() as watched:
-            results = self.graph(*args)
-        self.single = not isinstance(results, (tuple, list))
-        kept = [*self.graph.parameters(), *self.graph.buffers()]
-        kept += [t for t in vars(self.graph).values() if isinstance(t, torch.Tensor)]
-        bound = bind(self.recorder.memory, watched, args, [results] if self.single else results, kept)
-        if bound is not None:
-            self.known.setdefault(key, []).append(bound)
-        return results
-
-    def _unbound(self, args: Sequence[Any]) -> Any:
-        """A call within a capture, which notes what is recorded."""
-        with torch.no_grad():
-            return self.graph(*args)
-
-    def _given(self, results: list[Any]) -> Any:
+                    results: Sequence[Any] = recorder.repeat(bound, given, blocks)
+                    break
+            else:
+                results = self._recorded(key, run, args)
+            recorder.graph_ends(self.kind, self)
         return results[0] if self.single else tuple(results)
+
+    def _recorded(self, key: tuple[Any, ...], run: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
+        recorder, before = self.recorder, self.recorder.place
+        with torch.no_grad():
+            results, bound = recorder.stretch(lambda: run(*args), (*args, *self.held))
+        self.single = not isinstance(results, (tuple, list))
+        if bound is not None:
+            self.known.setdefault((before, key), []).append(bound)
+            self.places[before] = None
+        return [results] if self.single else results
+
+    def _looked_at(self, args: Sequence[Any]) -> tuple[list[int], list[torch.Tensor]]:
+        """Which arguments are numbers, and the tensors that the graph holds."""
+        held = [*self.graph.parameters(), *self.graph.buffers()]
+        held += [t for t in vars(self.graph).values() if isinstance(t, torch.Tensor)]
+        numbers = [k for k, a in enumerate(args) if not isinstance(a, torch.Tensor)]
+        return numbers, [t for t in held if t.device.type == "hpu"]

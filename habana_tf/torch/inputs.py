@@ -10,12 +10,14 @@ from habana_tf.torch.storage import Block, Memory
 
 
 class Inputs:
-    """blocks: that of each input; offsets: of the inputs that are parts the bytes before them in their blocks."""
+    """blocks: that of each input; offsets: of the inputs that are parts the bytes before them in their blocks. reads:
+    each time that a part was read, its address, its shape, as which input, and whether for the first time."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.blocks: list[Block] = []
         self.offsets: dict[int, int] = {}
+        self.reads: list[tuple[int, tuple[int, ...], int, bool]] = []
         self._parts: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def whole(self, block: Block) -> Operand:
@@ -36,17 +38,27 @@ class Inputs:
         if found is None:
             return None
         first, shape, view = found
-        key = block.address + first * size, shape
-        place = self._parts.get(key)
-        new = place is None
-        if place is None:
-            if block.reader != self._memory.reading:
-                block.reader, block.place = self._memory.reading, -1
-            place = self._parts[key] = len(self.blocks)
-            self.blocks.append(block)
-            self.offsets[place] = first * size
+        address = block.address + first * size
+        place = self.place(address, shape)
+        new = place < 0
+        if new:
+            place = self.add_part(block, address, shape)
+        self.reads.append((address, shape, place, new))
         contents = Part(-1, place, shape, block.dtype, new)
         return contents if view is None else (contents, *view)
+
+    def place(self, address: int, shape: tuple[int, ...]) -> int:
+        """As which input a part is read; -1 where it is not."""
+        return self._parts.get((address, shape), -1)
+
+    def add_part(self, block: Block, address: int, shape: tuple[int, ...]) -> int:
+        """Makes a part of a block an input. Returns which."""
+        if block.reader != self._memory.reading:
+            block.reader, block.place = self._memory.reading, -1
+        place = self._parts[address, shape] = len(self.blocks)
+        self.blocks.append(block)
+        self.offsets[place] = address - block.address
+        return place
 
     def addresses(self) -> list[int]:
         """Where they begin."""
@@ -68,9 +80,11 @@ class Inputs:
             block.reader = self._memory.reading
         self.offsets = {place: offset for place, offset in self.offsets.items() if place < count}
         self._parts = {key: place for key, place in self._parts.items() if place < count}
+        self.reads = [read for read in self.reads if read[2] < count]
 
     def clear(self) -> None:
         """Begins another program."""
         self.blocks = []
         self.offsets = {}
+        self.reads = []
         self._parts.clear()

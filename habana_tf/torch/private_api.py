@@ -86,3 +86,9 @@ def untraced(package: str) -> None:
     from torch._dynamo import trace_rules
 
     trace_rules.add(package)
+
+
+def trace_recurrent_layers() -> None:
+    """Has Dynamo trace LSTM and GRU, which it runs op by op else: the device has ops of a whole layer
+    (see `recurrent`), where most backends would get a cell for each time step."""
+    torch._dynamo.config.allow_rnn = True

@@ -11,22 +11,26 @@ Everything slow happens once per node: PyTorch's meta kernels say shapes and ref
 rehearsed, so that an op without one goes to the CPU when it is called and not when the program is compiled.
 
 In eager mode each op is a program by itself, but for ops on lists of tensors, of which a step of an optimizer is made:
-these wait for each other, since all of them together pass through memory once.
+these wait for each other, since all of them together pass through memory once. The graphs of torch.compile (see
+`bound`) are stretches of recordings. While the gradients of some are to come, what follows waits with them: so the
+forward and the backward pass are one program, and what the one saves for the other need not pass through memory.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
+from habana_tf.torch.bound import Bound, Stretch
+from habana_tf.torch.entries import Entries
 from habana_tf.torch.first_call import step_of
-from habana_tf.torch.inputs import Inputs
-from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, tensor_at
+from habana_tf.torch.graphs_of_step import Graphs, Kind
+from habana_tf.torch.kernel import MOST_NUMBERS, Drawn, Kernel, NotRecorded, tensor_at
 from habana_tf.torch.launch import Launch, Watched, aligned
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Block, Memory
@@ -40,27 +44,24 @@ _MOST_OF_AN_OP = 64
 _FULL = MOST_NUMBERS - _MOST_OF_AN_OP
 
 
-class Recorder:
+class Recorder(Entries):
     """The recording of one card. lazy: whether ops wait for `flush`. unrun: what notes copies and ops on the CPU where
     nothing is run (see `torch.unrun`)."""
 
     def __init__(self, memory: Memory, lazy: bool) -> None:
-        self.memory, self.lazy = memory, lazy
+        super().__init__(memory)
+        self.lazy = lazy
         self.unrun: Any = None
         self.lock = threading.RLock()
         self.programs = 0
         self.host_uses = 0
-        self.draws = 0
-        self._watched: Watched | None = None
         self._root = self._step = Step(-1)
         self._steps = 0
         self._together = 0
-        self._inputs = Inputs(memory)
+        self._graphs = Graphs()
         self._pending: dict[int, Block] = {}
-        self._numbers: tuple[list[float], list[int]] = ([], [])
         self._vectors = [aligned(MOST_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
         self._addresses = [vector.ctypes.data for vector in self._vectors]
-        self._blocks = memory.blocks
 
     # -- recording ----------------------------------------------------------------------------------------
 
@@ -68,10 +69,9 @@ class Recorder:
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
         for a call that no program can have, and what PyTorch raises for wrong arguments."""
         with self.lock:
-            waits = self.lazy or self._together
-            if not waits and self._step is not self._root:
+            if self._step is not self._root and not self._waits:
                 self.flush()
-            before, marks = self._step, (len(self._inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
+            before, marks = self._step, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
             try:
                 entry = self._entry(kernel, args, kwargs)
                 step = self._step.then.get(entry)
@@ -86,92 +86,21 @@ class Recorder:
                 self._undo(*marks)
                 raise
             made = self._results(step, new, args, kwargs)
-            floats, integers = self._numbers
-            if not waits or step.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL:
+            if not self._waits or self._full:
                 self.flush()
+            self._graphs.ops += 1
             return made
 
-    def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """All that a call's meaning depends on."""
-        slots: list[Any] = [kernel.row.name]
-        runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
-        for k, a in enumerate(args):
-            if isinstance(a, tensor):
-                slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
-            elif k in runtime and isinstance(a, (int, float)):
-                slots.append(self._scalar(a))
-            else:
-                slots.append(self._other(a, k in targets))
-        for name, a in kwargs.items():
-            slots.append(name)
-            if name in kernel.row.runtime and isinstance(a, (int, float)):
-                slots.append(self._scalar(a))
-            else:
-                slots.append(operand(a, name in targets) if isinstance(a, tensor) else self._other(a, name in targets))
-        return tuple(slots)
+    @property
+    def _waits(self) -> bool:
+        """Whether an op becomes part of the program that is recorded, and waits with it."""
+        graphs = self._graphs
+        return self.lazy or (graphs.wait if graphs.some else self._together > 0)
 
-    def _other(self, a: Any, written: bool = False) -> Any:
-        """An argument that is no tensor, as it stands in an entry. False is not 0 there, 0.0 not -0.0, NaN is NaN."""
-        if isinstance(a, (list, tuple)):
-            return tuple(self._operand(x, written) if isinstance(x, torch.Tensor) else self._other(x) for x in a)
-        if isinstance(a, float):
-            return "float", repr(a)
-        return (type(a).__name__, a) if isinstance(a, int) else a
-
-    def _operand(self, t: torch.Tensor, written: bool) -> Operand:
-        """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
-        block = self._blocks.get(t.untyped_storage().data_ptr())
-        if block is None:
-            return self._of_host(t)
-        value: Any = block.value
-        if t.dtype is not block.dtype:
-            if value is not None or block.reader == self.memory.reading:
-                raise NotRecorded("a tensor views memory as another type")
-            block.holds(t)
-        shape = t.shape
-        whole = shape == block.shape and t.is_contiguous()
-        if value is None:
-            if not whole and not written and (found := self._inputs.part(t, block)) is not None:
-                return found
-            value = self._inputs.whole(block)
-        return value if whole else (value, tuple(shape), t.stride(), t.storage_offset())
-
-    def _overwritten(self, t: torch.Tensor) -> Operand:
-        """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
-        block = self.memory.of(t)
-        if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
-            return (WHOLE, block.shape, block.dtype)
-        return self._operand(t, True)
-
-    def _of_host(self, t: torch.Tensor) -> Operand:
-        """A tensor of the CPU: a number, or a mistake."""
-        if t.dim():
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"
-            )
-        number = self._scalar(t.item(), t.dtype)
-        if self._watched is not None:
-            self._watched.hosts.append((number.kind, number.place, t))
-        return number
-
-    def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
-        """A number that is read at run time. A boolean is one by its type, of which that of a result may follow."""
-        if isinstance(a, float):
-            self._numbers[0].append(a)
-            return Number("float", len(self._numbers[0]) - 1, dtype)
-        self._numbers[1].append(a)
-        if type(a) is Drawn:
-            self.draws += 1
-            if self._watched is not None:
-                self._watched.drawn.append((len(self._numbers[1]) - 1, a))
-        return Number("integer", len(self._numbers[1]) - 1, torch.bool if type(a) is bool else dtype)
-
-    def _undo(self, inputs: int, floats: int, integers: int) -> None:
-        """Forgets what a call that is not recorded has read."""
-        self._inputs.undo(inputs)
-        del self._numbers[0][floats:], self._numbers[1][integers:]
-        if self._watched is not None:
-            self._watched.undo(floats, integers)
+    @property
+    def _full(self) -> bool:
+        floats, integers = self._numbers
+        return self._step.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL
 
     def _new(self, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Step:
         self._steps += 1
@@ -202,6 +131,68 @@ class Recorder:
         for where in step.returned:
             made.append(tensor_at(where, args, kwargs))
         return made[0] if step.single else tuple(made)
+
+    # -- graphs -------------------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> Step:
+        """The node of the tree that the program has come to."""
+        return self._step
+
+    def stretch(self, call: Callable[[], Any], args: Sequence[Any]) -> tuple[Any, Bound | None]:
+        """Calls a function whose ops are one stretch of the program. Returns what it gives, and the stretch bound to
+        `args`, None where it cannot be."""
+        watched, before = Watched(), self._watched
+        stretch = Stretch(self.memory, self.inputs, self._numbers, args)
+        self._watched, self._graphs.within = watched, True
+        try:
+            with self.together():
+                results = call()
+        finally:
+            self._watched, self._graphs.within = before, False
+        given = results if isinstance(results, (tuple, list)) else [results]
+        return results, stretch.bind(self._step, self._numbers, watched, given)
+
+    def repeat(self, bound: Bound, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
+        """Records a stretch that was bound; returns its results. blocks: of the arguments."""
+        memory, inputs, pending = self.memory, self.inputs, self._pending
+        made = []
+        for storage, value in bound.storages:
+            t, block = memory.tensor(*storage)
+            made.append(t)
+            blocks.append(block)
+            block.value = value
+            if value is not None:
+                pending[block.address] = block
+        blocks += [memory.unseen(size) for size in bound.scratch]
+        for at in bound.inputs:
+            if at >= 0:
+                inputs.whole(blocks[at])
+            else:
+                part = bound.parts[-1 - at]
+                inputs.add_part(blocks[part.at], bound.address(part, args, blocks), part.shape)
+        for at, value in bound.written:
+            blocks[at].value = value
+            pending[blocks[at].address] = blocks[at]
+        self._numbers[0].extend(bound.floats)
+        self._numbers[1].extend(bound.integers)
+        for kind, place, argument in bound.hosts:
+            self._numbers[kind][place] = args[argument].item()
+        for place, number in bound.drawn:
+            self._numbers[1][place] = Drawn.of(number.again(), number.again)
+        self._step = bound.step
+        return [result(args, made) for result in bound.results]
+
+    def graph_begins(self, kind: Kind, graph: Any) -> None:
+        """Ends the program in eager mode, if a graph that is to be recorded is no part of it."""
+        if not self.lazy and not self._graphs.goes_on(kind, graph):
+            self.flush()
+
+    def graph_ends(self, kind: Kind, graph: Any) -> None:
+        """A graph was recorded."""
+        self._graphs.add(kind, graph)
+        if self._full or not self.lazy and not self._graphs.wait and kind is Kind.ALONE:
+            self.flush()
 
     @property
     def waiting(self) -> bool:
@@ -243,7 +234,7 @@ class Recorder:
         if launch is None:
             launch = self._step.launches[wanted] = Launch(self._step.recording(wanted), memory)
             self.programs += 1
-        inputs, offsets = self._inputs.addresses(), self._inputs.offsets
+        inputs, offsets = self.inputs.addresses(), self.inputs.offsets
         for vector, address, numbers in zip(self._vectors, self._addresses, self._numbers, strict=True):
             assert isinstance(numbers, list)
             if numbers:
@@ -256,7 +247,7 @@ class Recorder:
         try:
             for block in written:
                 memory.count(block)
-            if self._watched is None or self._watched.ran(launch, self._inputs.blocks, offsets, written, self._numbers):
+            if self._watched is None or self._watched.ran(launch, self.inputs.blocks, offsets, written, self._numbers):
                 launch.run(inputs, [b.address for b in written], tuple(offsets))
         except torch.OutOfMemoryError:
             for block in new:
@@ -270,16 +261,16 @@ class Recorder:
         self.memory.reading += 1
         for _, block in found:
             block.value = None
-        for block in (*self._inputs.blocks, *(block for _, block in found)):
+        for block in (*self.inputs.blocks, *(block for _, block in found)):
             if not block.lent and self.memory.blocks.get(block.address) is block:
                 self.memory.release(block)
-        self._inputs.clear()
+        self.inputs.clear()
         self._pending.clear()
         self._numbers[0].clear()
         self._numbers[1].clear()
         if self._steps > MOST_STEPS:
             self._root, self._steps = Step(-1), 0
-        self._step = self._root
+        self._step, self._graphs = self._root, Graphs()
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:
         """Runs what was recorded if memory under a tensor is not what the program so far says, or, before a write,
@@ -321,16 +312,6 @@ class Recorder:
         finally:
             with self.lock:
                 self._together -= 1
-
-    @contextmanager
-    def watched(self) -> Iterator[Watched]:
-        """As `recorded`, of which it says what was done."""
-        self._watched, before = Watched(), self._watched
-        try:
-            with self.recorded():
-                yield self._watched
-        finally:
-            self._watched = before
 
     @contextmanager
     def recorded(self) -> Iterator[None]:

@@ -131,6 +131,12 @@ class Memory:
         self.count(block)
         return block
 
+    def unseen(self, nbytes: int) -> Block:
+        """A block that no tensor has, for the program that is recorded."""
+        block = self._take(nbytes)
+        block.size, block.lent = nbytes, False
+        return block
+
     def release(self, block: Block) -> None:
         """Takes a block back, but one that a graph keeps."""
         if block.held:

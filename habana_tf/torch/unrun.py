@@ -100,7 +100,7 @@ class Unrunner(Recorder):
 
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
         wanted = tuple((value, b.place if b.reader == self.memory.reading else -1) for value, b in found)
-        places = tuple(self._called.get(b.address, "") for b in self._inputs.blocks)
+        places = tuple(self._called.get(b.address, "") for b in self.inputs.blocks)
         self.programs_made.append(Unrun(self._step.recording(wanted), places, tuple(self._gradients)))
         self._gradients.clear()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.torch.child import HAS_TORCH, on_device
+from tests.torch.compiling import compiled, overloads
 
 if HAS_TORCH:
     import torch
@@ -14,35 +15,9 @@ if HAS_TORCH:
 EAGER = ("eager",)
 
 
-def _compiled(f: Callable[..., Any], **more: Any) -> Callable[..., Any]:
-    torch._dynamo.reset()
-    compiled: Callable[..., Any] = torch.compile(f, backend="hpu_backend", **more)
-    return compiled
-
-
-def _calls(run: Callable[[], Any]) -> list[str]:
-    """The overloads that are recorded meanwhile."""
-    from habana_tf.torch import device
-
-    recorder = device.load().recorder
-    names: list[str] = []
-    record = recorder.record
-
-    def noted(kernel: Any, args: Any, kwargs: Any) -> Any:
-        names.append(kernel.row.name)
-        return record(kernel, args, kwargs)
-
-    recorder.record = noted  # type: ignore[method-assign]
-    try:
-        run()
-    finally:
-        del recorder.record
-    return names
-
-
 def _check(f: Callable[..., Any], *calls: Sequence[Any], **more: Any) -> None:
     """That each call gives what it gives on the CPU, results' strides and arguments' new values included."""
-    run = _compiled(f, **more)
+    run = compiled(f, **more)
     for args in calls:
         theirs = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
         ours = [a.to("hpu") if isinstance(a, torch.Tensor) else a for a in args]
@@ -66,11 +41,11 @@ def test_a_second_call_records_nothing() -> None:
     def step() -> None:
         run(x, w).sum().backward()
 
-    run = _compiled(lambda x, w: F.relu(x @ w) * 2)
+    run = compiled(lambda x, w: F.relu(x @ w) * 2)
     x = torch.randn(4, 6, device="hpu")
     step()
     step()
-    assert "mm" not in _calls(step)
+    assert "mm" not in overloads(step)
 
 
 @on_device(modes=EAGER)
@@ -88,7 +63,7 @@ def test_arguments_that_are_views_at_other_places() -> None:
         return (x * 2).sum(1)
 
     base = torch.randn(8, 6)
-    run = _compiled(f)
+    run = compiled(f)
     on_device = base.to("hpu")
     for first in (0, 2, 4, 2):
         torch.testing.assert_close(run(on_device[first : first + 3]).cpu(), f(base[first : first + 3]))
@@ -96,7 +71,7 @@ def test_arguments_that_are_views_at_other_places() -> None:
 
 @on_device(modes=EAGER)
 def test_arguments_that_share_memory_in_one_call_and_not_in_another() -> None:
-    run = _compiled(lambda x, y: x * 2 + y)
+    run = compiled(lambda x, y: x * 2 + y)
     x, y = torch.randn(4, 5), torch.randn(4, 5)
     a, b = x.to("hpu"), y.to("hpu")
     for p, q, want in (
@@ -137,7 +112,7 @@ def test_numbers_that_change() -> None:
 
 @on_device(modes=EAGER)
 def test_numbers_in_tensors_of_the_cpu() -> None:
-    run = _compiled(lambda x, rate: x * rate)
+    run = compiled(lambda x, rate: x * rate)
     x = torch.randn(4, 5)
     for rate in (0.5, 0.25, 2.0, 3.0):
         torch.testing.assert_close(run(x.to("hpu"), torch.tensor(rate)).cpu(), x * rate)
@@ -165,16 +140,16 @@ def test_ops_without_a_program_divide_a_graph() -> None:
     calls = [(torch.randn(4, 5),) for _ in range(3)]
     _check(f, *calls)
     assert any("cholesky" in each.op for each in placements.placements().cpu)
-    run = _compiled(f)
+    run = compiled(f)
     x = calls[0][0].to("hpu")
     run(x)
     run(x)
-    assert "mm" not in _calls(lambda: run(x))
+    assert "mm" not in overloads(lambda: run(x))
 
 
 @on_device(modes=EAGER)
 def test_random_numbers_are_others_at_each_call() -> None:
-    run = _compiled(lambda x: F.dropout(x, 0.5) * 1.5)
+    run = compiled(lambda x: F.dropout(x, 0.5) * 1.5)
     x = torch.ones(64, 64, device="hpu")
     made = [run(x).cpu() for _ in range(4)]
     assert all(set(y.unique().tolist()) == {0.0, 3.0} for y in made)
@@ -201,7 +176,7 @@ def test_empty_arguments_and_results() -> None:
 def test_options_are_habanas_or_refused() -> None:
     x = torch.eye(4, device="hpu")
     for options, words in (({"graphs": 1}, "has no options ['graphs']"), ({"use_eager_fallback": False}, "cholesky")):
-        run = _compiled(lambda x: torch.linalg.cholesky(x * 2), options=options)
+        run = compiled(lambda x: torch.linalg.cholesky(x * 2), options=options)
         try:
             run(x)
         except Exception as why:
@@ -212,7 +187,7 @@ def test_options_are_habanas_or_refused() -> None:
 
 @on_device(modes=("lazy",))
 def test_what_was_recorded_before_a_graph_is_run_before_it() -> None:
-    run = _compiled(lambda x: x * 2)
+    run = compiled(lambda x: x * 2)
     for k in range(3):
         x = torch.full((4,), float(k), device="hpu") + 1
         y = run(x) + 1
@@ -230,7 +205,7 @@ def test_a_size_that_comes_again_is_not_compiled_again() -> None:
     def loss(x: Any) -> Any:
         return F.relu(x @ w).sum()
 
-    run = loss if recorder.lazy else _compiled(loss)
+    run = loss if recorder.lazy else compiled(loss)
 
     def epoch() -> None:
         for n in (8, 8, 3):
@@ -246,12 +221,12 @@ def test_a_size_that_comes_again_is_not_compiled_again() -> None:
 
 @on_device(modes=EAGER)
 def test_arguments_that_share_memory_otherwise_are_another_call() -> None:
-    compiled = _compiled(lambda a, b, c: a * 100 + b * 10 + c)
+    run = compiled(lambda a, b, c: a * 100 + b * 10 + c)
     x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
     p, q = x.to("hpu"), y.to("hpu")
     for given in ((p, q, p.detach()), (p, p.detach(), q), (q, p, p.detach()), (p, p.detach(), p.detach())):
         a, b, c = (t.cpu() for t in given)
-        assert torch.equal(compiled(*given).cpu(), a * 100 + b * 10 + c)
+        assert torch.equal(run(*given).cpu(), a * 100 + b * 10 + c)
 
 
 @on_device(modes=EAGER)
@@ -262,8 +237,17 @@ def test_views_of_other_sizes_are_other_calls_of_a_divided_graph() -> None:
         y = x + 1
         return y, torch.linalg.svdvals(torch.eye(2, device=x.device)).sum() + y.sum()
 
-    compiled, x = _compiled(f, dynamic=True), torch.arange(40.0).view(10, 4)
+    run, x = compiled(f, dynamic=True), torch.arange(40.0).view(10, 4)
     there = x.to("hpu")
     for n in (3, 5, 7, 5):
-        for got, want in zip(compiled(there[:n]), f(x[:n]), strict=True):
+        for got, want in zip(run(there[:n]), f(x[:n]), strict=True):
             torch.testing.assert_close(got.cpu(), want)
+
+
+@on_device(modes=EAGER)
+def test_results_that_are_parts_of_one_tensor() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return y[:1], y[2:], y[1:3]
+
+    _check(f, *[(torch.randn(4, 5),)] * 3)

@@ -1,0 +1,108 @@
+"""Calls of overloads as entries: the edges of the tree of recordings (see `recording`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.torch.inputs import Inputs
+from habana_tf.torch.kernel import WHOLE, Drawn, Kernel, NotRecorded, Number, Operand
+from habana_tf.torch.launch import Watched
+from habana_tf.torch.storage import Memory
+
+
+class Entries:
+    """Makes entries of calls, and notes what they read. inputs: what the program reads so far; draws: how many numbers
+    were drawn for it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.inputs = Inputs(memory)
+        self.draws = 0
+        self._blocks = memory.blocks
+        self._numbers: tuple[list[float], list[int]] = ([], [])
+        self._watched: Watched | None = None
+
+    def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """All that a call's meaning depends on."""
+        slots: list[Any] = [kernel.row.name]
+        runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
+        for k, a in enumerate(args):
+            if isinstance(a, tensor):
+                slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
+            elif k in runtime and isinstance(a, (int, float)):
+                slots.append(self._scalar(a))
+            else:
+                slots.append(self.other(a, k in targets))
+        for name, a in kwargs.items():
+            slots.append(name)
+            if name in kernel.row.runtime and isinstance(a, (int, float)):
+                slots.append(self._scalar(a))
+            else:
+                slots.append(operand(a, name in targets) if isinstance(a, tensor) else self.other(a, name in targets))
+        return tuple(slots)
+
+    def other(self, a: Any, written: bool = False) -> Any:
+        """An argument that is no tensor, as it stands in an entry. False is not 0 there, 0.0 not -0.0, NaN is NaN."""
+        if isinstance(a, (list, tuple)):
+            return tuple(self._operand(x, written) if isinstance(x, torch.Tensor) else self.other(x) for x in a)
+        if isinstance(a, float):
+            return "float", repr(a)
+        return (type(a).__name__, a) if isinstance(a, int) else a
+
+    def _operand(self, t: torch.Tensor, written: bool) -> Operand:
+        """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
+        block = self._blocks.get(t.untyped_storage().data_ptr())
+        if block is None:
+            return self._of_host(t)
+        value: Any = block.value
+        if t.dtype is not block.dtype:
+            if value is not None or block.reader == self.memory.reading:
+                raise NotRecorded("a tensor views memory as another type")
+            block.holds(t)
+        shape = t.shape
+        whole = shape == block.shape and t.is_contiguous()
+        if value is None:
+            if not whole and not written and (found := self.inputs.part(t, block)) is not None:
+                return found
+            value = self.inputs.whole(block)
+        return value if whole else (value, tuple(shape), t.stride(), t.storage_offset())
+
+    def _overwritten(self, t: torch.Tensor) -> Operand:
+        """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
+        block = self.memory.of(t)
+        if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
+            return (WHOLE, block.shape, block.dtype)
+        return self._operand(t, True)
+
+    def _of_host(self, t: torch.Tensor) -> Operand:
+        """A tensor of the CPU: a number, or a mistake."""
+        if t.dim():
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"
+            )
+        number = self._scalar(t.item(), t.dtype)
+        if self._watched is not None:
+            self._watched.hosts.append((number.kind, number.place, t))
+        return number
+
+    def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
+        """A number that is read at run time. A boolean is one by its type, of which that of a result may follow."""
+        if isinstance(a, float):
+            self._numbers[0].append(a)
+            return Number("float", len(self._numbers[0]) - 1, dtype)
+        self._numbers[1].append(a)
+        if type(a) is Drawn:
+            self.draws += 1
+            if self._watched is not None:
+                self._watched.drawn.append((len(self._numbers[1]) - 1, a))
+        return Number("integer", len(self._numbers[1]) - 1, torch.bool if type(a) is bool else dtype)
+
+    def _undo(self, inputs: int, floats: int, integers: int) -> None:
+        """Forgets what a call that is not recorded has read."""
+        self.inputs.undo(inputs)
+        del self._numbers[0][floats:], self._numbers[1][integers:]
+        if self._watched is not None:
+            self._watched.undo(floats, integers)

@@ -1,0 +1,56 @@
+"""Which graphs of torch.compile are one program: those of a training step, forward and backward.
+
+In eager mode a program ends before the next op. One with a graph whose gradient is to come goes on: with ops of eager
+mode, such as a loss, with more graphs, and with those of the gradients, after which it ends:
+
+    graph 1, op, graph 2, loss, gradient of graph 2, gradient of op, gradient of graph 1 | optimizer
+
+What comes again is another step: a graph that is in the program already, or any forward graph behind a gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+_MOST_BETWEEN = 512
+"""Ops of eager mode that wait in one program between graphs and those of their gradients."""
+
+
+class Kind(Enum):
+    """What a graph is for: with a gradient to come, that gradient, neither."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    ALONE = "alone"
+
+
+@dataclass
+class Graphs:
+    """The graphs of the program that is recorded. awaited: those whose gradients are to come; came: whether one has;
+    some: whether there is a graph; within: whether one is just recorded op by op; ops: how many others there are."""
+
+    awaited: list[Any] = field(default_factory=list)
+    came: bool = False
+    some: bool = False
+    within: bool = False
+    ops: int = 0
+
+    @property
+    def wait(self) -> bool:
+        """Whether ops of eager mode wait with them."""
+        return self.within or bool(self.awaited) and self.ops < _MOST_BETWEEN
+
+    def goes_on(self, kind: Kind, graph: Any) -> bool:
+        """Whether a graph belongs to the same training step."""
+        return kind is Kind.BACKWARD or self.wait and not self.came and graph not in self.awaited
+
+    def add(self, kind: Kind, graph: Any) -> None:
+        self.some = True
+        if kind is Kind.FORWARD:
+            self.awaited.append(graph)
+        elif kind is Kind.BACKWARD:
+            self.came = True
+            if self.awaited:
+                self.awaited.pop()
