@@ -23,7 +23,7 @@ import torch
 
 from habana_tf.torch.inputs import Inputs
 from habana_tf.torch.kernel import Drawn
-from habana_tf.torch.launch import Watched
+from habana_tf.torch.launch import Launch, Watched
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Block, Memory
 
@@ -91,6 +91,66 @@ class Bound:
     hosts: list[tuple[int, int, int]] = field(default_factory=list)
     drawn: list[tuple[int, Drawn]] = field(default_factory=list)
     results: list[Callable[[Sequence[Any], list[torch.Tensor]], Any]] = field(default_factory=list)
+    launch: Launch | None = None
+    """The program of the stretch by itself, once it has run."""
+
+    @functools.cached_property
+    def outputs(self) -> list[tuple[int, Value]]:
+        """The blocks that it writes with their values, in the order of these."""
+        first = len(self.met)
+        fresh = [(first + k, value) for k, (_, value) in enumerate(self.storages) if value is not None]
+        return sorted([*fresh, *self.written], key=lambda output: output[1])
+
+    def wanted(self) -> tuple[tuple[Value, int], ...]:
+        """What `Step.recording` takes for it by itself."""
+        return tuple((value, self.inputs.index(at) if at in self.inputs else -1) for at, value in self.outputs)
+
+    def addresses(self, args: Sequence[Any], blocks: Sequence[Block]) -> tuple[list[int], tuple[int, ...]]:
+        """Where its inputs begin, and which of them are parts."""
+        found, parts = [], []
+        for k, at in enumerate(self.inputs):
+            if at < 0:
+                parts.append(k)
+            found.append(blocks[at].address if at >= 0 else self.address(self.parts[-1 - at], args, blocks))
+        return found, tuple(parts)
+
+    def run(self, args: Sequence[Any], blocks: list[Block], vectors: Sequence[Any]) -> list[Any]:
+        """Runs it as a program by itself and returns the results. blocks: of the arguments; vectors: that hold the
+        numbers meanwhile. Raises what `Launch.run` raises, and torch.OutOfMemoryError."""
+        memory, made = self.memory, []
+        for storage, _ in self.storages:
+            t, block = memory.tensor(*storage)
+            made.append(t)
+            blocks.append(block)
+        if self.outputs:
+            if self.launch is None:
+                self.launch = Launch(self.step.recording(self.wanted()), memory)
+            scratch: list[Block] = []
+            try:
+                for size in self.scratch:
+                    scratch.append(memory.workspace(size))
+                blocks += scratch
+                for k, _ in self.outputs:
+                    memory.count(blocks[k])
+                inputs, parts = self.addresses(args, blocks)
+                inputs += self._numbers(args, vectors)
+                self.launch.run(inputs, [blocks[k].address for k, _ in self.outputs], parts)
+            finally:
+                for block in scratch:
+                    memory.release(block)
+            memory.publish()
+        return [result(args, made) for result in self.results]
+
+    def _numbers(self, args: Sequence[Any], vectors: Sequence[Any]) -> list[int]:
+        """Writes the numbers of a run into two vectors. Returns the addresses of those that are used."""
+        numbers: list[list[Any]] = [list(self.floats), list(self.integers)]
+        for kind, place, argument in self.hosts:
+            numbers[kind][place] = args[argument].item()
+        for place, number in self.drawn:
+            numbers[1][place] = number.again()
+        for vector, values in zip(vectors, numbers, strict=True):
+            vector[: len(values)] = values
+        return [vector.ctypes.data for vector, values in zip(vectors, numbers, strict=True) if values]
 
     def blocks(self, args: Sequence[Any], inputs: Inputs) -> list[Block] | None:
         """The block of each argument that is on the device; None where one has another layout or state than was

@@ -235,6 +235,7 @@ class Region(torch.nn.Module):
             self.numbers, self.held = self._looked_at(args)
         with recorder.lock:
             recorder.graph_begins(self.kind, self)
+            recorder.collect()
             key = tuple(map(recorder.other, (args[k] for k in self.numbers)))
             if len(self.places) >= _MOST_PLACES and recorder.place not in self.places:
                 recorder.flush()
@@ -242,11 +243,16 @@ class Region(torch.nn.Module):
             for bound in self.known.get((recorder.place, key), ()):
                 blocks = bound.blocks(given, recorder.inputs)
                 if blocks is not None:
+                    if self.kind is Kind.ALONE and not recorder.lazy and not recorder.waiting:
+                        return self._given(recorder.run_alone(bound, given, blocks))
                     results: Sequence[Any] = recorder.repeat(bound, given, blocks)
                     break
             else:
                 results = self._recorded(key, run, args)
             recorder.graph_ends(self.kind, self)
+        return self._given(results)
+
+    def _given(self, results: Sequence[Any]) -> Any:
         return results[0] if self.single else tuple(results)
 
     def _recorded(self, key: tuple[Any, ...], run: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:

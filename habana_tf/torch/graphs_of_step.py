@@ -1,7 +1,7 @@
 """Which graphs of torch.compile are one program: those of a training step, forward and backward.
 
 In eager mode a program ends before the next op. One with a graph whose gradient is to come goes on: with ops of eager
-mode, such as a loss, with more graphs, and with those of the gradients, after which it ends:
+mode, such as a loss, with more graphs, and with those of the gradients. It ends where the backward pass does:
 
     graph 1, op, graph 2, loss, gradient of graph 2, gradient of op, gradient of graph 1 | optimizer
 
@@ -29,10 +29,12 @@ class Kind(Enum):
 @dataclass
 class Graphs:
     """The graphs of the program that is recorded. awaited: those whose gradients are to come; came: whether one has;
-    some: whether there is a graph; within: whether one is just recorded op by op; ops: how many others there are."""
+    passing: whether the program ends with the backward pass that is under way; some: whether there is a graph; within:
+    whether one is just recorded op by op; ops: how many others there are."""
 
     awaited: list[Any] = field(default_factory=list)
     came: bool = False
+    passing: bool = False
     some: bool = False
     within: bool = False
     ops: int = 0
@@ -40,7 +42,7 @@ class Graphs:
     @property
     def wait(self) -> bool:
         """Whether ops of eager mode wait with them."""
-        return self.within or bool(self.awaited) and self.ops < _MOST_BETWEEN
+        return self.within or (self.passing or bool(self.awaited)) and self.ops < _MOST_BETWEEN
 
     def goes_on(self, kind: Kind, graph: Any) -> bool:
         """Whether a graph belongs to the same training step."""

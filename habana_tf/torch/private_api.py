@@ -7,6 +7,7 @@ Python the same can be had through a few names with an underscore. `missing` say
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -26,6 +27,8 @@ NAMES = {
     "torch.ops.aten._scaled_dot_product_attention_math.default": "is what attention comes to",
     "torch._C._current_autograd_node": "names the gradients of a module's ops after the module",
     "torch._C._autograd._get_sequence_nr": "is how a gradient's op is told from others",
+    "torch._C._current_graph_task_id": "says whether a backward pass is under way",
+    "torch.autograd.Variable._execution_engine.queue_callback": "runs a training step's program when that pass ends",
     "torch.library.Library.fallback": "hands every op without a kernel of the device to the CPU's",
     "torch.library.Library._destroy": "takes the casts of autocast back when a program brings lists of its own",
     "torch._C._ExcludeDispatchKeyGuard": "calls an op whose tensors autocast has cast",
@@ -86,6 +89,14 @@ def untraced(package: str) -> None:
     from torch._dynamo import trace_rules
 
     trace_rules.add(package)
+
+
+def behind_backward_pass(call: Callable[[], None]) -> bool:
+    """Has a function called when the backward pass that is under way ends. Whether there is one."""
+    if torch._C._current_graph_task_id() < 0:
+        return False
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+    return True
 
 
 def trace_recurrent_layers() -> None:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from habana_tf.torch import private_api
 from habana_tf.torch.bound import Bound, Stretch
 from habana_tf.torch.entries import Entries
 from habana_tf.torch.first_call import step_of
@@ -183,6 +184,11 @@ class Recorder(Entries):
         self._step = bound.step
         return [result(args, made) for result in bound.results]
 
+    def run_alone(self, bound: Bound, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
+        """As `repeat` and `flush` where nothing is recorded before, without the notes that others would need."""
+        self.programs += bound.launch is None and bool(bound.outputs)
+        return bound.run(args, blocks, self._vectors)
+
     def graph_begins(self, kind: Kind, graph: Any) -> None:
         """Ends the program in eager mode, if a graph that is to be recorded is no part of it."""
         if not self.lazy and not self._graphs.goes_on(kind, graph):
@@ -191,6 +197,8 @@ class Recorder(Entries):
     def graph_ends(self, kind: Kind, graph: Any) -> None:
         """A graph was recorded."""
         self._graphs.add(kind, graph)
+        if kind is Kind.BACKWARD and not self.lazy and not self._graphs.passing:
+            self._graphs.passing = private_api.behind_backward_pass(self.flush)
         if self._full or not self.lazy and not self._graphs.wait and kind is Kind.ALONE:
             self.flush()
 

@@ -198,3 +198,17 @@ def test_recurrent_layers_are_parts_of_graphs(kind: str) -> None:
                 torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-4)
         recorded = overloads(lambda run=run, ours=ours, x=x: run(ours, x.to("hpu")))
         assert not recorded, recorded
+
+
+@on_device(modes=EAGER)
+def test_a_step_has_run_when_its_backward_pass_is_over() -> None:
+    from habana_tf.torch import device
+
+    recorder = device.load().recorder
+    w = torch.randn(6, 3, device="hpu", requires_grad=True)
+    run = compiled(lambda x, w: (x @ w).tanh())
+    for _ in range(3):
+        loss = run(torch.randn(4, 6).to("hpu"), w).sum()
+        assert recorder.waiting
+        loss.backward()
+        assert not recorder.waiting
