@@ -57,7 +57,8 @@ class Compared:
 @functools.cache
 def _wanted(name: str, steps: int, group: Any) -> tuple[Trained, Spread]:
     train = functools.partial(training.trained, name, "cpu", steps, group=group)
-    return training.spread(train, 2 if steps < 10 else 4)
+    want, spread = training.spread(train, 2 if steps < 10 else 4)
+    return want, _largest(spread, group)
 
 
 @functools.cache
@@ -70,7 +71,15 @@ def _wanted_in_bf16(name: str, steps: int, group: Any) -> tuple[Trained, Spread]
         others = [train(), *(train(disturb=seed) for seed in range(2))]
         with torch.backends.mkldnn.flags(enabled=False):
             others.append(train())
-    return want, training.largest(want, others)
+    return want, _largest(training.largest(want, others), group)
+
+
+def _largest(spread: Spread, group: Any) -> Spread:
+    """Of all processes: each has the loss of a few samples of the same batch."""
+    found = torch.tensor(spread, dtype=torch.float64)
+    if group is not None:
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=group)
+    return found[0].item(), found[1].item()
 
 
 def compare(
