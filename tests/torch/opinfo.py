@@ -150,7 +150,7 @@ def with_gradients(call: Callable[..., Any], args: Any, kwargs: Any) -> Made:
         generator = torch.Generator().manual_seed(1)
         seeds = [torch.randn(t.shape, generator=generator).to(torch.bfloat16).to(t.dtype).to(t.device) for t in wanted]
         gradients = torch.autograd.grad(wanted, leaves, seeds, allow_unused=True)
-    return [t.cpu() for t in found], [g.cpu() for g in gradients if g is not None]
+    return found, [g for g in gradients if g is not None]
 
 
 def wrong(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor | None) -> str:
@@ -265,8 +265,11 @@ def _out(call: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _one(outcome: Outcome, form: str, label: str, call: Any, args: Any, kwargs: Any) -> None:
     def on(device: str, change: Callable[[Any], Any] = lambda x: x) -> Made:
-        given, named = to(change(args), device), to(change(kwargs), device)
-        return with_gradients(call, given, named)
+        made = with_gradients(call, to(change(args), device), to(change(kwargs), device))
+        elsewhere = {t.device.type for part in made for t in part} - {device}
+        if elsewhere:
+            raise AssertionError(f"a result is on {elsewhere}, not on {device}")
+        return [t.cpu() for t in made[0]], [t.cpu() for t in made[1]]
 
     try:
         want = on("cpu")

@@ -70,7 +70,8 @@ def table(found: Mapping[str, Outcome], reached: int) -> str:
         f"With {release()}, at most {MOST} samples an op: {calls:,} calls compared, "
         f"{sum(len(each.failures) for each in found.values())} failed. Their programs have {reached} of the "
         f"{len(rows())} rows of [the table](torch-ops.md); {len(by_row.SAMPLES)} have samples of ours "
-        "(`tests/torch/rows.py`), random numbers and fused optimizers tests of their own.\n\n"
+        "(`tests/torch/rows.py`), random numbers, fused optimizers and layers of recurrent networks tests of their "
+        "own.\n\n"
     )
     return said + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -96,12 +96,15 @@ SAMPLES: dict[str, Sample] = {
     ),
 }  # fmt: skip
 ELSEWHERE = {
-    **dict.fromkeys(
-        (f"habana_tf::{name}" for name in (
+    f"habana_tf::{name}": file
+    for file, names in {
+        "test_random_state.py": (
             "bernoulli_", "bernoulli_by_", "cauchy_", "choices", "dropout", "exponential_", "geometric_", "log_normal_",
-            "permutation", "random_", "uniform_", "normal_",
-        )), "test_random_state.py",
-    ),
-    **dict.fromkeys(("habana_tf::fused_adam_", "habana_tf::fused_sgd_"), "test_optimizers.py"),
-}  # fmt: skip
-"""Random numbers, which are not the CPU's, and steps of optimizers."""
+            "permutation", "random_", "uniform_",
+        ),
+        "test_optimizers.py": ("fused_adam_", "fused_sgd_"),
+        "test_recurrent.py": ("lstm_layer", "lstm_layer_backward", "gru_layer", "gru_layer_backward"),
+    }.items()
+    for name in names
+} | dict.fromkeys(("_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl"), "samples.py")  # fmt: skip
+"""Random numbers, which are not the CPU's, steps of optimizers, layers and cells of networks."""

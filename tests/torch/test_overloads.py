@@ -6,6 +6,7 @@ where it stores, PyTorch after every op.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from habana_tf.resolver import placements
@@ -65,6 +66,15 @@ def test_bfloat16_is_as_near_to_float64_as_on_the_cpu(name: str) -> None:
 def test_a_sample_of_a_row_is_computed_by_that_row(name: str) -> None:
     _run(name, torch.float32, "hpu")
     assert placements.placements().ops[name]
+
+
+def test_rows_with_tests_of_their_own_are_in_the_table() -> None:
+    from habana_tf.torch.ops.table import rows
+
+    if HAS_TORCH:
+        assert not {*by_row.SAMPLES, *by_row.ELSEWHERE} - {*rows()}
+        for file in by_row.ELSEWHERE.values():
+            assert Path(__file__).with_name(file).exists()
 
 
 def test_every_overload_of_the_table_is_one_of_pytorchs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tests.torch.child import HAS_TORCH, on_device
 
 if HAS_TORCH:
@@ -78,6 +80,9 @@ def test_numbers_have_their_distribution() -> None:
     for drawn, mean, spread in (
         (x.clone().uniform_(-1, 3), 1, 4 / 12**0.5), (x.clone().normal_(2, 3), 2, 3),
         (x.clone().bernoulli_(0.3), 0.3, 0.21**0.5), (x.clone().exponential_(2), 0.5, 0.5),
+        (x.clone().bernoulli_(torch.full_like(x, 0.3)), 0.3, 0.21**0.5),
+        (x.clone().log_normal_(1, 0.25).log(), 1, 0.25),
+        (x.clone().cauchy_(2, 3).sub(2).div(3).atan(), 0, math.pi / 12**0.5),
         (x.clone().geometric_(0.25), 4, 12**0.5), (torch.randint(0, 10, (n,), device="hpu"), 4.5, 8.25**0.5),
     ):  # fmt: skip
         got = drawn.cpu().double()

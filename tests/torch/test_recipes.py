@@ -41,6 +41,11 @@ _TRAINS = """
         updates.zero_grad()
         htcore.mark_step()
 """
+_COMPILED = """
+    from habana_tf.hardware import telemetry
+    print("recipes", telemetry.holder(telemetry.held_here()).telemetry.recipes)
+"""
+"""Prints how many recipes the process has compiled."""
 _TENSORFLOW = """
     import tensorflow as tf
     from habana_tf import load_habana_module
@@ -128,13 +133,19 @@ def test_looking_at_them_takes_neither_framework(recipes: Path) -> None:
 def test_a_second_process_compiles_nothing_though_its_modules_have_other_names(recipes: Path) -> None:
     before = {row["digest"] for row in _listed(recipes)}
     renamed = _TRAINS.replace("Net", "Other").replace("head", "last")
-    compiled = """
-    from habana_tf.hardware import telemetry
-    print("recipes", telemetry.holder(telemetry.held_here()).telemetry.recipes)
-"""
-    done = python(renamed + compiled, TF_RECIPE_CACHE_PATH=str(recipes), PT_HPU_LAZY_MODE="1")
+    done = python(renamed + _COMPILED, TF_RECIPE_CACHE_PATH=str(recipes), PT_HPU_LAZY_MODE="1")
     assert done.stdout.split()[-2:] == ["recipes", "0"]
     assert {row["digest"] for row in _listed.__wrapped__(recipes)} == before
+
+
+@needs_torch
+def test_a_second_process_compiles_nothing_of_a_compiled_model(tmp_path: Path) -> None:
+    graph = _TRAINS.replace('Net().to("hpu")', 'torch.compile(Net().to("hpu"), backend="hpu_backend")')
+    counts = []
+    for _ in range(2):
+        done = python(graph + _COMPILED, TF_RECIPE_CACHE_PATH=str(tmp_path / "recipes"), PT_HPU_LAZY_MODE="0")
+        counts.append(int(done.stdout.split()[-1]))
+    assert counts[0] > 0 and counts[1] == 0
 
 
 @needs_torch
