@@ -139,6 +139,7 @@ def test_a_second_process_compiles_nothing_though_its_modules_have_other_names(r
 
 
 @needs_torch
+@pytest.mark.rest
 def test_a_second_process_compiles_nothing_of_a_compiled_model(tmp_path: Path) -> None:
     graph = _TRAINS.replace('Net().to("hpu")', 'torch.compile(Net().to("hpu"), backend="hpu_backend")')
     counts = []
