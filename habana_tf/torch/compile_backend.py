@@ -215,6 +215,7 @@ class Region(torch.nn.Module):
         self.recorder, self.graph, self.kind = recorder, graph, kind
         self.known: dict[tuple[Step, tuple[Any, ...]], list[Bound]] = {}
         self.places: dict[Step, None] = {}
+        self.root: Step | None = None
         self.numbers: list[int] | None = None
         self.held: list[torch.Tensor] = []
         self.single = False
@@ -236,6 +237,10 @@ class Region(torch.nn.Module):
         with recorder.lock:
             recorder.graph_begins(self.kind, self)
             recorder.collect()
+            if self.root is not recorder.root:  # the tree was begun anew
+                self.root = recorder.root
+                self.known.clear()
+                self.places.clear()
             key = tuple(map(recorder.other, (args[k] for k in self.numbers)))
             if len(self.places) >= _MOST_PLACES and recorder.place not in self.places:
                 recorder.flush()

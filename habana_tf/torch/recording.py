@@ -140,6 +140,11 @@ class Recorder(Entries):
         """The node of the tree that the program has come to."""
         return self._step
 
+    @property
+    def root(self) -> Step:
+        """The node that every program begins with."""
+        return self._root
+
     def stretch(self, call: Callable[[], Any], args: Sequence[Any]) -> tuple[Any, Bound | None]:
         """Calls a function whose ops are one stretch of the program. Returns what it gives, and the stretch bound to
         `args`, None where it cannot be."""

@@ -212,3 +212,32 @@ def test_a_step_has_run_when_its_backward_pass_is_over() -> None:
         assert recorder.waiting
         loss.backward()
         assert not recorder.waiting
+
+
+@on_device(modes=EAGER)
+def test_graphs_are_one_program_in_a_new_tree_of_recordings_too() -> None:
+    from habana_tf.torch import device, recording
+
+    recorder, most = device.load().recorder, recording.MOST_STEPS
+    w = torch.randn(6, 3)
+    ours = w.to("hpu").requires_grad_()
+    run = compiled(lambda x, w: (x @ w).tanh().sum())
+    x = torch.randn(4, 6)
+    theirs = w.clone().requires_grad_()
+    (x @ theirs).tanh().sum().backward()
+
+    def step() -> None:
+        ours.grad = None
+        run(x.to("hpu"), ours).backward()
+
+    for _ in range(12):
+        root = recorder.root
+        recording.MOST_STEPS = 0
+        try:
+            step()
+        finally:
+            recording.MOST_STEPS = most
+        assert recorder.root is not root
+        torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-4, atol=1e-5)
+    step()
+    assert launches(step) == 1
