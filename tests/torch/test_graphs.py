@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 from typing import Any
 
 from tests.torch.child import HAS_TORCH, on_device
@@ -277,3 +278,57 @@ def test_a_first_call_that_is_captured_moves_averages_once() -> None:
         torch.testing.assert_close(cached(x).detach().cpu(), plain(x).detach().cpu())
         assert module.running_mean is not None and plain.running_mean is not None
         torch.testing.assert_close(module.running_mean.cpu(), plain.running_mean.cpu(), msg=f"call {k}")
+
+
+def _copies(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """What PyTorch makes of a module when it copies it and when it saves and loads it as a whole."""
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    return [copy.deepcopy(module), torch.load(file, weights_only=False)]
+
+
+@on_device("wrap_in_hpu_graph", "ModuleCacher", "make_graphed_callables", modes=LAZY)
+def test_a_copy_of_a_graphed_module_has_its_own_weights(kind: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 4).hpu()
+    make = getattr(torch.hpu, kind)
+    plain = torch.nn.Linear(4, 4).hpu()
+    module = copy.deepcopy(plain)
+    module = (
+        make(module, (x,)) if kind == "make_graphed_callables" else make(module) if "wrap" in kind else make()(module)
+    )
+    module(x)
+    for copied in _copies(module):
+        with torch.no_grad():
+            for p in copied.parameters():
+                p.mul_(2)
+        for _ in range(2):
+            torch.testing.assert_close(module(x).detach().cpu(), plain(x).detach().cpu())
+            torch.testing.assert_close(copied(x).detach().cpu(), 2 * plain(x).detach().cpu())
+        for p in copied.parameters():
+            p.grad = None
+        if kind == "ModuleCacher":
+            copied(x).sum().backward()
+            assert all(p.grad is not None for p in copied.parameters())
+            assert all(p.grad is None for p in module.parameters())
+
+
+@on_device(modes=LAZY)
+def test_one_cacher_serves_several_modules_and_named_arguments() -> None:
+    class Scaled(torch.nn.Linear):
+        def forward(self, input: Any, scale: float = 1.0, shift: Any = None) -> Any:
+            made = super().forward(input) * scale
+            return made if shift is None else made + shift
+
+    torch.manual_seed(0)
+    plain = [Scaled(4, 4).hpu() for _ in range(2)]
+    cacher = torch.hpu.ModuleCacher()
+    cached = [cacher(copy.deepcopy(m)) for m in plain]
+    x, shift = torch.randn(3, 4).hpu(), torch.randn(4).hpu()
+    for _ in range(2):
+        for ours, theirs in zip(cached, plain, strict=True):
+            for named in ({}, {"scale": 2.0}, {"scale": 2.0, "shift": shift}, {"shift": shift}):
+                torch.testing.assert_close(
+                    ours(input=x, **named).detach().cpu(), theirs(x, **named).detach().cpu()
+                )  # fmt: skip

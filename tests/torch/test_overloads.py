@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from habana_tf.resolver import placements
 from tests.torch.child import HAS_TORCH, on_device
 
@@ -75,6 +77,17 @@ def test_rows_with_tests_of_their_own_are_in_the_table() -> None:
         assert not {*by_row.SAMPLES, *by_row.ELSEWHERE} - {*rows()}
         for file in by_row.ELSEWHERE.values():
             assert Path(__file__).with_name(file).exists()
+
+
+@on_device("float32", "int32", "int64", "uint8")
+def test_a_histogram_counts_as_numpy_does(kind: str) -> None:
+    dtype = getattr(torch, kind)
+    x = torch.arange(-3, 30).remainder(11).to(dtype)
+    if dtype is torch.float32:
+        x = torch.cat([x / 3, torch.tensor([float("nan"), float("inf"), -float("inf"), 2.0, -0.0])])
+    got = torch.histc(x.to("hpu"), bins=4, min=0, max=2)
+    want, _ = np.histogram(x.float().numpy(), bins=4, range=(0, 2))
+    assert got.dtype is dtype and got.cpu().tolist() == want.tolist()
 
 
 def test_every_overload_of_the_table_is_one_of_pytorchs() -> None:

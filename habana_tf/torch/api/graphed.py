@@ -7,6 +7,8 @@ Arguments are copied to the graph's memory, and results from it, so that they ou
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,27 +101,55 @@ def wrap_in_hpu_graph_func(
     tensors of other devices, and those of more than `max_graphs` kinds, run as before. asynchronous,
     disable_tensor_cache and dry_run change nothing here: nothing is ever under way, no copies are kept, and a capture
     is never run."""
-    return _replaying(func, None, max_graphs)
+    replaying = _Replaying(func, None, max_graphs)
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return replaying(*args, **kwargs)
+
+    call.clear_cache = replaying.clear_cache  # type: ignore[attr-defined]
+    return call
 
 
-def _replaying(func: Callable[..., Any], module: torch.nn.Module | None, max_graphs: int | None) -> Callable[..., Any]:
-    """See `wrap_in_hpu_graph_func`. module: whose forward it is."""
-    known: dict[Hashable, _Inference] = {}
+class _Forward:
+    """What a module has in place of its `forward`, which is `original`: it replays graphs, at most `max_graphs`.
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+    Graphs are on the memory of their module's weights, so a copy of the module, or one that is loaded, has a `forward`
+    of its own, which captures anew.
+    """
+
+    def __init__(
+        self, original: Callable[..., Any], module: torch.nn.Module | None, max_graphs: int | None, *options: Any
+    ) -> None:  # fmt: skip
+        self.original, self.module, self.max_graphs, self.options = original, module, max_graphs, options
+        self.known: dict[Hashable, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.original, self.module, self.max_graphs, *self.options)
+
+    def has_room(self, key: Hashable | None) -> bool:
+        """Whether a call has a graph, or may have one. Forgets that of weights which are elsewhere now."""
+        if key in self.known and self.known[key].state.moved:
+            del self.known[key]
+        return key is not None and (key in self.known or self.max_graphs is None or len(self.known) < self.max_graphs)
+
+    def clear_cache(self) -> None:
+        """Forgets the graphs."""
+        self.known.clear()
+
+
+class _Replaying(_Forward):
+    """See `wrap_in_hpu_graph_func`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        key = _key(leaves, spec, module is not None and module.training)
+        key = _key(leaves, spec, self.module is not None and self.module.training)
         with torch.no_grad():
-            if key in known and known[key].state.moved:
-                del known[key]
-            if key is None or key not in known and max_graphs is not None and len(known) >= max_graphs:
-                return func(*args, **kwargs)
-            if key not in known:
-                known[key] = _Inference.of(func, module, leaves, spec)
-            return known[key](leaves)
-
-    forward.clear_cache = known.clear  # type: ignore[attr-defined]
-    return forward
+            if not self.has_room(key):
+                return self.original(*args, **kwargs)
+            if key not in self.known:
+                self.known[key] = _Inference.of(self.original, self.module, leaves, spec)
+            return self.known[key](leaves)
 
 
 def wrap_in_hpu_graph(
@@ -129,9 +159,9 @@ def wrap_in_hpu_graph(
     """The module itself, whose calls replay graphs from now on, without gradients. See `wrap_in_hpu_graph_func`; calls
     in training and in evaluation have graphs of their own, and weights that are replaced or moved are captured again.
     Its method `clear_cache` forgets the graphs. Raises RuntimeError at the first call in eager mode."""
-    forward = _replaying(module.forward, module, max_graphs)
+    forward = _Replaying(module.forward, module, max_graphs)
     module.forward = forward
-    module.clear_cache = module.clear_inputs = forward.clear_cache  # type: ignore[attr-defined]
+    module.clear_cache = module.clear_inputs = forward.clear_cache
     return module
 
 
@@ -139,11 +169,11 @@ class _Training:
     """Forward and backward of one kind of call as two graphs, which autograd sees as one function."""
 
     def __init__(
-        self, forward: Callable[..., Any], module: torch.nn.Module | None, args: Sequence[Any], warmups: int,
-        allow_unused: bool,
+        self, forward: Callable[..., Any], module: torch.nn.Module | None, leaves: Sequence[Any], spec: Any,
+        warmups: int, allow_unused: bool,
     ) -> None:  # fmt: skip
         parameters = () if module is None else tuple(module.parameters())
-        leaves, self.spec = pytree.tree_flatten(tuple(args))
+        self.spec = spec
         self.static = [
             leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
             for leaf in leaves
@@ -166,7 +196,8 @@ class _Training:
         self.state = _State(module)
 
     def _forward(self, forward: Callable[..., Any]) -> list[Any]:
-        outputs, self.structure = pytree.tree_flatten(forward(*pytree.tree_unflatten(self.static, self.spec)))
+        args, kwargs = pytree.tree_unflatten(self.static, self.spec)
+        outputs, self.structure = pytree.tree_flatten(forward(*args, **kwargs))
         return outputs
 
     def _backward(self, outputs: Sequence[Any], given: Sequence[torch.Tensor] | None) -> Sequence[Any]:
@@ -223,19 +254,35 @@ def make_graphed_callables(
 
 
 def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool) -> Any:
+    leaves, spec = pytree.tree_flatten((tuple(sample), {}))
     if not isinstance(each, torch.nn.Module):
-        captured = _Training(each, None, sample, warmups, allow_unused)
+        captured = _Training(each, None, leaves, spec, warmups, allow_unused)
         return lambda *args: captured(pytree.tree_leaves(args))
     if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks:
         raise RuntimeError("a module with hooks cannot be graphed: register them afterwards")
-    original, training = each.forward, each.training
-    captured = _Training(original, each, sample, warmups, allow_unused)
-
-    def forward(*args: Any) -> Any:
-        return captured(pytree.tree_leaves(args)) if each.training == training else original(*args)
-
-    each.forward = forward
+    captured = _Training(each.forward, each, leaves, spec, warmups, allow_unused)
+    each.forward = _AsSampled(each.forward, each, captured)
     return each
+
+
+class _AsSampled:
+    """What a module of `make_graphed_callables` has in place of its `forward`, which a copy of it has again."""
+
+    def __init__(self, original: Callable[..., Any], module: torch.nn.Module, captured: _Training) -> None:
+        self.original, self.module, self.captured = original, module, captured
+        self.training = module.training
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _itself, (self.original,)
+
+    def __call__(self, *args: Any) -> Any:
+        if self.module.training != self.training:
+            return self.original(*args)
+        return self.captured(pytree.tree_leaves(args))
+
+
+def _itself(forward: Callable[..., Any]) -> Callable[..., Any]:
+    return forward
 
 
 class ModuleCacher:
@@ -244,7 +291,6 @@ class ModuleCacher:
 
     def __init__(self, max_graphs: int = 10) -> None:
         self.max_graphs = max_graphs
-        self.known: dict[Hashable, _Training] = {}
 
     def __call__(
         self, model: torch.nn.Module, use_lfu: bool = False, inplace: bool = True, allow_unused_input: bool = False,
@@ -252,20 +298,22 @@ class ModuleCacher:
         verbose: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
     ) -> torch.nn.Module:  # fmt: skip
         """The module, or with inplace=False one that shares its parameters. What is not named here changes nothing."""
-        import copy
-
         model = model if inplace else copy.copy(model)
-        original = model.forward
-
-        def forward(*args: Any) -> Any:
-            leaves, spec = pytree.tree_flatten(args)
-            usable = model.training and torch.is_grad_enabled() and now()[1].lazy and not now()[1].watching
-            key = _key(leaves, spec, True) if usable else None
-            if key is None or key not in self.known and len(self.known) >= self.max_graphs:
-                return original(*args)
-            if key not in self.known or self.known[key].state.moved:
-                self.known[key] = _Training(original, model, args, 0, allow_unused_input)
-            return self.known[key](leaves)
-
-        model.forward = forward
+        model.forward = _Cached(model.forward, model, self.max_graphs, allow_unused_input)
         return model
+
+
+class _Cached(_Forward):
+    """See `ModuleCacher`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        recorder = now()[1]
+        module = self.module
+        usable = module is not None and module.training and torch.is_grad_enabled()
+        key = _key(leaves, spec, True) if usable and recorder.lazy and not recorder.watching else None
+        if not self.has_room(key):
+            return self.original(*args, **kwargs)
+        if key not in self.known:
+            self.known[key] = _Training(self.original, module, leaves, spec, 0, *self.options)
+        return self.known[key](leaves)

@@ -208,8 +208,10 @@ def _masked(c: Call, x: Node, indices: Sequence[Node | None], values: Operand) -
     return c.b.select(held, c.node(new, x.dtype), x)
 
 
-@overload(*both("index_put"), "_unsafe_index_put")
-def index_put(c: Call, x: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool = False) -> Node:
+@overload(*both("index_put"), "_unsafe_index_put", "_index_put_impl_")
+def index_put(
+    c: Call, x: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool = False, unsafe: bool = False
+) -> Node:
     b = c.b
     masked = _masked(c, x, indices, values) if not accumulate else None
     if masked is not None:

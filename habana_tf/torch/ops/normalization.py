@@ -189,3 +189,23 @@ def group_norm_backward(
         b.reshape(b.reduce("sum", grad.node, [0, 3]), (channels,)),
     ]
     return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]
+
+
+# -- a weight as a length and a direction -----------------------------------------------------------------------
+
+
+@overload("_weight_norm_interface", floats=True)
+def weight_norm(c: Call, v: Node, g: Node, dim: int = 0) -> list[Node]:
+    """v * g / |v|, and |v|, which has one value for each place of an axis."""
+    t = c.term(v)
+    length = (t * t).sum([k for k in range(v.rank) if k != dim % v.rank]).map("sqrt")
+    return [(t * (c.term(g) / length)).node, length.node]
+
+
+@overload("_weight_norm_interface_backward", floats=True)
+def weight_norm_backward(c: Call, dw: Node, v: Node, g: Node, norms: Node, dim: int) -> list[Node]:
+    """With the direction u = v / |v|: dg = sum(dw * u), dv = g / |v| * (dw - u * dg)."""
+    grad, length = c.term(dw, DType.F32), c.term(norms, DType.F32)
+    direction = c.term(v, DType.F32) / length
+    along = (grad * direction).sum([k for k in range(v.rank) if k != dim % v.rank])
+    return [((grad - direction * along) * (c.term(g, DType.F32) / length)).node, along.node]

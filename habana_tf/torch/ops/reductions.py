@@ -159,3 +159,19 @@ def vector_norm(c: Call, x: Node, ord: float = 2, dim: Any = None, keepdim: bool
     else:
         made = Term(c.b, c.b.reduce("sum", size.pow(float(ord)).node, axes)).pow(1.0 / ord).node
     return c.b.reshape(made, c.shape)
+
+
+@overload("histc")
+def histogram(c: Call, x: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
+    """How many elements are in each of `bins` equal parts of [min, max]; the last has both of its ends."""
+    if x.dtype is DType.BOOL or not -math.inf < min < max < math.inf:
+        raise c.refused("booleans, or a range that is the data's own,")
+    b = c.b
+    t = Term(b, b.reshape(c.term(x).node, (x.numel,)))
+    part = (t - min) * bins / (max - min)
+    if x.dtype.is_float:
+        part = part.map("floor")
+    inside = Term(b, b.binary("and", t.test("ge", min).node, t.test("le", max).node))
+    places = b.cast(inside.where(part.min(bins - 1), bins).node, DType.I64)  # those outside go nowhere
+    ones = b.const(1, DType.I64, (x.numel,))
+    return b.cast(b.scatter(b.const(0, DType.I64, (bins,)), ones, [places], [0], "add"), c.dtype)
