@@ -15,7 +15,7 @@ from tests.torch.child import HAS_TORCH, needs_torch
 pytestmark = needs_torch
 if HAS_TORCH:
     from habana_tf.hardware.cards import CardError
-    from habana_tf.torch.distributed.launched import initialize_distributed_hpu
+    from habana_tf.torch.distributed.launched import initialize_distributed_hpu, tell_local_rank
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
@@ -40,6 +40,21 @@ def test_the_launcher_says(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert initialize_distributed_hpu() == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [({}, None), (TORCHRUN, "1"), (OMPI, "2"), (SLURM, "0"), (OMPI | {"LOCAL_RANK": "7"}, "7")],
+)
+def test_the_local_rank_is_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str | None
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "")  # is taken back after the test
+    monkeypatch.delenv("LOCAL_RANK")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    tell_local_rank()
+    assert os.environ.get("LOCAL_RANK") == expected
 
 
 def test_without_a_launcher_a_given_local_rank_chooses_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +82,7 @@ os.environ.setdefault("MASTER_PORT", "29500")
 dist.init_process_group("hccl", rank=rank, world_size=world)
 t = torch.tensor([1.0 + rank]).to("hpu")
 dist.all_reduce(t)
+assert int(os.environ["LOCAL_RANK"]) == local
 report(rank, [t.item(), held_card().module_id])
 dist.destroy_process_group()
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from habana_tf.hardware import cards, claim, ranks
-from habana_tf.settings import HLS_MODULE_ID
+from habana_tf.settings import HLS_MODULE_ID, LOCAL_RANK
 
 
 def initialize_distributed_hpu(
@@ -31,3 +31,11 @@ def initialize_distributed_hpu(
             os.environ[HLS_MODULE_ID.name] = str(allowed[local_rank].module_id)
     size, place, local = (s if g is None else g for s, g in zip(said, given, strict=True))
     return size, place, local
+
+
+def tell_local_rank() -> None:
+    """Sets LOCAL_RANK where the launcher does not (mpirun, srun): scripts look it up once they have imported Habana's
+    hccl. A value of the program's own stays. Raises what `ranks.launched` raises."""
+    found = ranks.launched()
+    if found is not None:
+        os.environ.setdefault(LOCAL_RANK.name, str(found.local_rank))

@@ -75,6 +75,8 @@ def _extreme(c: Call, x: Node, dim: int, kind: str) -> list[Node]:
     if not x.rank:
         return [x, c.b.const(0, DType.I64)]
     axis = dim % x.rank
+    if x.shape[axis] == 0:
+        raise c.refused("an extreme of nothing")
     plain = c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else c.rounded(x)
     made = c.b.reduce(kind, plain, [axis]), c.b.reduce(f"arg{kind}", plain, [axis])
     return [c.b.reshape(n, c.shape) for n in made]
