@@ -91,6 +91,10 @@ SAMPLES: dict[str, Sample] = {
     "_native_batch_norm_legit.no_stats": _normalized("_native_batch_norm_legit", "no_stats", running=False),
     "_native_batch_norm_legit_functional": _normalized("_native_batch_norm_legit_functional", "default", running=True),
     **dict.fromkeys(
+        ("_weight_norm_interface", "_weight_norm_interface_backward"),
+        (((4, 6), (4, 1)), lambda v, g: torch._weight_norm(v, g, 0)),
+    ),
+    **dict.fromkeys(
         ("_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"),
         (((3, 5), (3, 6), (18, 5), (18, 6), (18,), (18,)), torch.gru_cell),
     ),

@@ -117,7 +117,6 @@ SAMPLES: dict[str, Sample] = {
     "embedding": (((10, 6),), lambda w: F.embedding(_on(_labels(3, 4, classes=10), w), w, padding_idx=5)),
     "brackets": ((_A,), lambda x: [x[_on(_labels(3, 2, classes=4), x)], x[:, _on(_labels(3), x)]]),
     "brackets of two": ((_A,), lambda x: x[_on(_labels(5, classes=4), x), _on(_labels(5), x) - 6]),
-    "weight norm": (((4, 6), (4, 1)), lambda v, g: torch._weight_norm(v, g, 0)),
     "weight norm of columns": (((5, 4, 6), (1, 1, 6)), lambda v, g: torch._weight_norm(v, g, 2)),
     "index_select": ((_A,), lambda x: x.index_select(1, _on(_labels(3), x))),
     "views": (((4, 6),), lambda x: [x.t()[1:3], x.view(2, 12)[:, ::5], x[:, None].expand(4, 3, 6), *x.chunk(2, 1)]),

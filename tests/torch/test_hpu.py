@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import pickle
 from pathlib import Path
@@ -258,6 +259,16 @@ def test_set_device_chooses_a_card_before_the_first_use() -> None:
             assert "invalid device ordinal 1" in str(error)
         """
     )
+
+
+@on_device(modes=("lazy",))
+def test_gpu_migration_is_refused_in_words() -> None:
+    try:
+        importlib.import_module("habana_frameworks.torch.gpu_migration")
+    except ImportError as error:
+        assert "habana_frameworks.torch.core" in str(error)
+        return
+    raise SystemError("no error")
 
 
 @on_device()
