@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.cluster.signature import Signature
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
@@ -123,6 +124,10 @@ class Cluster(ABC):
     data: bytes = b""
     because: str = field(default="", kw_only=True)
     """How it differs from a cluster that the front end gave before, where that is why it is new."""
+    earlier: Sequence[Signature] = field(default=(), kw_only=True)
+    """Signatures for which the front end gave clusters of their own before it gave this one for all."""
+    alone: str = field(default="", kw_only=True)
+    """Why the front end gave it for these sizes only, although it met others of the same structure."""
 
     framework = "its framework"
     """What messages call it."""

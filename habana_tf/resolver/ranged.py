@@ -122,12 +122,12 @@ def ranged(
         return found, ""
     if changed and all(c.value for c in changed) and (same := _same_program(request, goal)) is not None:
         return (same, "known", []), ""
-    comparable = known.comparable(met)
+    comparable = [*request.cluster.earlier, *known.comparable(met)]
     variables = [k for k, a in enumerate(request.cluster.inputs) if a.variable]
     earlier = kin(met, comparable, variables)[-MOST_SIGNATURES:]
     if not earlier:
         another = any(c.input == request.cluster.inputs[k].name for c in changed for k in variables)
-        return None, "another model of these ops: a variable's shape differs" if another else ""
+        return None, "another model of these ops: a variable's shape differs" if another else request.cluster.alone
     return _guessed(ranges, request, computed, earlier, met, goal, walked=len(comparable) >= FIRST_WALKED)
 
 
