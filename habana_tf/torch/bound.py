@@ -123,13 +123,14 @@ class Bound:
             made.append(t)
             blocks.append(block)
         if self.outputs:
-            if self.launch is None:
-                self.launch = Launch(self.step.recording(self.wanted()), memory)
             scratch: list[Block] = []
             try:
                 for size in self.scratch:
                     scratch.append(memory.workspace(size))
                 blocks += scratch
+                if self.launch is None:
+                    read = [blocks[at if at >= 0 else self.parts[-1 - at].at] for at in self.inputs]
+                    self.launch = Launch(self.step.recording(self.wanted()), memory, read)
                 for k, _ in self.outputs:
                     memory.count(blocks[k])
                 inputs, parts = self.addresses(args, blocks)

@@ -10,6 +10,9 @@ A recording is plain data, and so is the serialized cluster (a Python literal):
     target    (contents, view): what an op writes into; contents None where all of it is written
     result    (shape, type, order): order is the permutation in which its storage holds it, None for row-major
 
+In a recording over sizes (see `ranges`) a view is its layout, (LAYOUT, ...), and (SIZE, k) stands for entry k of a
+vector that is the last input, whose value is known when the cluster is lowered: numbers, or symbols of a range.
+
 The values that pass between ops are contents of storages, in row-major order; views are taken where they are read and
 put back where they are written (see `views`). Numbers that change from step to step are elements of two vectors, the
 last inputs of a cluster.
@@ -28,7 +31,9 @@ from typing import Any
 
 from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp, Ref, Role
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType, from_label
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.resolver.keys import PACKAGE, digest_of
 from habana_tf.torch import views
@@ -41,13 +46,15 @@ Target = tuple[Ref | None, views.Geometry | None, tuple[int, ...]]
 """Contents, view, and the shape of the contents."""
 Result = tuple[tuple[int, ...], str, tuple[int, ...] | None]
 RecordedOp = tuple[str, tuple[Argument, ...], tuple[Target, ...], tuple[Result, ...]]
+LAYOUT, SIZE = "layout", "size"
 
 
 @dataclass(frozen=True)
 class Recording:
     """See above. inputs: shape and type of each storage that is read. floats, integers: how many numbers are read at
     run time. outputs: contents that storages get; updates: for each the input that is the same storage, -1 for none.
-    scopes: of the ops, see `torch.scopes`; no part of what it computes."""
+    scopes: of the ops, see `torch.scopes`; no part of what it computes. sizes: entries of the vector of sizes, 0 for a
+    recording with numbers."""
 
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     floats: int
@@ -56,11 +63,12 @@ class Recording:
     outputs: tuple[Ref, ...]
     updates: tuple[int, ...]
     scopes: tuple[str, ...] = ()
+    sizes: int = 0
 
     def computed(self) -> bytes:
         """What it computes, as bytes: equal for equal programs, whatever their modules are called."""
         return repr(
-            (self.inputs, self.floats, self.integers, self.ops, self.outputs, self.updates)
+            (self.inputs, self.floats, self.integers, self.ops, self.outputs, self.updates, self.sizes)
         ).encode()  # fmt: skip
 
     def numbers(self) -> list[tuple[int, DType]]:
@@ -70,11 +78,13 @@ class Recording:
 
 @dataclass
 class TorchOp(ClusterOp):
-    """record: the op as data. floats, integers: the inputs of the cluster that hold numbers; -1 for none."""
+    """record: the op as data. floats, integers, sizes: the inputs of the cluster that hold numbers; -1 for none, and
+    for an op that names no size."""
 
     record: RecordedOp
     floats: int = -1
     integers: int = -1
+    sizes: int = -1
     told: tuple[tuple[Ref, Role], ...] = ()
     """What is known of the cluster's tensors in a training step; one op has it for all."""
 
@@ -82,11 +92,14 @@ class TorchOp(ClusterOp):
         return self.told
 
     def lower(self, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:
-        overload, arguments, _, results = self.record
+        given = dict(zip(self.inputs, inputs, strict=True))
+        record = self.record
+        if self.sizes >= 0:
+            record = _filled(record, context.fixed[given[-1, self.sizes]].tolist())
+        overload, arguments, _, results = record
         row = rows().get(overload)
         if row is None:
             raise LoweringError(f"{overload} has no row in the table of overloads")
-        given = dict(zip(self.inputs, inputs, strict=True))
         call = Call(context, overload, [(shape, from_label(label)) for shape, label, _ in results])
         positional, named = [], {}
         for argument in arguments:
@@ -94,11 +107,16 @@ class TorchOp(ClusterOp):
                 named[argument[1]] = self._value(argument[2], given, context)
             else:
                 positional.append(self._value(argument, given, context))
-        made = row.lower(call, *positional, **named)
+        try:
+            made = row.lower(call, *positional, **named)
+        except TypeError as why:
+            if self.sizes < 0:
+                raise
+            raise NeedsNumber(f"its lowering takes numbers only ({why})") from why
         nodes = [made] if isinstance(made, Node) or made is None else list(made)
         if len(nodes) != len(results):
             raise LoweringError(f"{overload}: its lowering gave {len(nodes)} results, {len(results)} are wanted")
-        return self._stored(nodes, given, context)
+        return _stored(record, nodes, given, context)
 
     def _value(self, argument: Argument, given: dict[Ref, Node], context: LoweringContext) -> Any:
         """What a lowering gets for an argument."""
@@ -106,7 +124,7 @@ class TorchOp(ClusterOp):
         kind, what, *rest = argument
         if kind == "value":
             (geometry,) = rest
-            if geometry is not None and 0 in geometry[0]:
+            if geometry is not None and geometry[0] != LAYOUT and 0 in geometry[0]:
                 return b.const(0, given[what].dtype, geometry[0])
             return given[what] if geometry is None else views.read(b, given[what], _layout(given[what], geometry))
         if kind in ("float", "integer"):
@@ -116,36 +134,54 @@ class TorchOp(ClusterOp):
             return [self._value(part, given, context) for part in what]
         return from_label(what) if kind == "type" else what
 
-    def _stored(self, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext) -> list[Node]:
-        """The contents of the storages that get the results. Of a storage of which several views are written, each has
-        those that are written before it."""
-        b, given = context.b, dict(given)
-        _, _, targets, results = self.record
-        fresh = len(results) - len(targets)
-        out = []
-        for k, (node, (shape, label, order)) in enumerate(zip(nodes, results, strict=True)):
-            if node is None:
-                out.append(b.const(0, from_label(label), shape))
-                continue
-            node = b.expand(b.cast(node, from_label(label)), shape)
-            if k >= fresh:
-                contents, geometry, whole = targets[k - fresh]
-                if contents is not None and 0 in shape:
-                    node = given[contents]
-                elif contents is None and geometry is not None:
-                    base = b.const(0, node.dtype, whole)
-                    node = views.write(b, base, node, _layout(base, geometry))
-                elif geometry is not None and contents is not None:
-                    node = views.write(b, given[contents], node, _layout(given[contents], geometry))
-                if contents is not None:
-                    given[contents] = node
-            elif order is not None:
-                node = b.permute(node, order)
-            out.append(node)
-        return out
+
+def _stored(
+    record: RecordedOp, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext
+) -> list[Node]:
+    """The contents of the storages that get the results. Of a storage of which several views are written, each has
+    those that are written before it."""
+    b, given = context.b, dict(given)
+    _, _, targets, results = record
+    fresh = len(results) - len(targets)
+    out = []
+    for k, (node, (shape, label, order)) in enumerate(zip(nodes, results, strict=True)):
+        if node is None:
+            out.append(b.const(0, from_label(label), shape))
+            continue
+        node = b.expand(b.cast(node, from_label(label)), shape)
+        if k >= fresh:
+            contents, geometry, whole = targets[k - fresh]
+            if contents is not None and 0 in shape:
+                node = given[contents]
+            elif contents is None and geometry is not None:
+                base = b.const(0, node.dtype, whole)
+                node = views.write(b, base, node, _layout(base, geometry), context.premises)
+            elif geometry is not None and contents is not None:
+                node = views.write(b, given[contents], node, _layout(given[contents], geometry), context.premises)
+            if contents is not None:
+                given[contents] = node
+        elif order is not None:
+            node = b.permute(node, order)
+        out.append(node)
+    return out
 
 
-def _layout(contents: Node, geometry: views.Geometry) -> views.Layout:
+def _filled(part: Any, sizes: Sequence[Extent]) -> Any:
+    """Data of an op with sizes in the place of their entries."""
+    if not isinstance(part, tuple):
+        return part
+    if len(part) == 2 and part[0] == SIZE:
+        return sizes[part[1]]
+    return tuple(_filled(p, sizes) for p in part)
+
+
+def _names_sizes(part: Any) -> bool:
+    return isinstance(part, tuple) and (len(part) == 2 and part[0] == SIZE or any(map(_names_sizes, part)))
+
+
+def _layout(contents: Node, geometry: Any) -> views.Layout:
+    if geometry[0] == LAYOUT:
+        return views.Layout(*geometry[1:])
     assert isinstance(contents.numel, int)
     found = views.layout(contents.numel, geometry)
     if found is None:
@@ -192,19 +228,22 @@ def cluster_of(recording: Recording) -> TorchCluster:
     """The cluster of a recording, with a name that follows from its content."""
     data = repr((
         recording.inputs, recording.floats, recording.integers, recording.ops, recording.outputs, recording.updates,
-        recording.scopes,
+        recording.scopes, recording.sizes,
     )).encode()  # fmt: skip
     count = len(recording.inputs)
     floats = count if recording.floats else -1
     integers = count + (recording.floats > 0) if recording.integers else -1
+    sizes = count + len(recording.numbers()) if recording.sizes else -1
     scopes = recording.scopes or ("",) * len(recording.ops)
     ops = enumerate(zip(recording.ops, scopes, strict=True))
-    nodes = [op_of(k, record, floats, integers, scope) for k, (record, scope) in ops]
+    nodes = [op_of(k, record, floats, integers, scope, sizes) for k, (record, scope) in ops]
     updated = set(recording.updates)
     inputs = [
         Arg(from_label(label), False, f"input_{k}", k in updated) for k, (_, label) in enumerate(recording.inputs)
     ]
     inputs += [Arg(dtype, False, "numbers") for _, dtype in recording.numbers()]
+    if sizes >= 0:
+        inputs.append(Arg(DType.I64, True, "sizes"))
     results: list[Arg] = []
     for (at, output), update in zip(recording.outputs, recording.updates, strict=True):
         label = recording.inputs[output][1] if at < 0 else recording.ops[at][3][output][1]
@@ -213,8 +252,10 @@ def cluster_of(recording: Recording) -> TorchCluster:
     return TorchCluster(name, inputs, nodes, list(recording.outputs), results, [], data, recording)
 
 
-def op_of(index: int, record: RecordedOp, floats: int, integers: int, scope: str = "") -> TorchOp:
-    """A recorded op. floats, integers: the inputs that hold numbers. scope: what its name begins with."""
+def op_of(
+    index: int, record: RecordedOp, floats: int, integers: int, scope: str = "", sizes: int = -1
+) -> TorchOp:  # fmt: skip
+    """A recorded op. floats, integers, sizes: the inputs that hold numbers. scope: what its name begins with."""
     refs: dict[Ref, None] = {}
 
     def walk(argument: Argument) -> None:
@@ -234,8 +275,12 @@ def op_of(index: int, record: RecordedOp, floats: int, integers: int, scope: str
     for contents, _, _ in record[2]:
         if contents is not None:
             refs[contents] = None
+    if sizes >= 0 and _names_sizes(record):
+        refs[-1, sizes] = None
+    else:
+        sizes = -1
     name = f"{scope}/{record[0]}_{index}" if scope else f"{record[0]}_{index}"
-    return TorchOp(index, record[0], name, tuple(refs), record, floats, integers)
+    return TorchOp(index, record[0], name, tuple(refs), record, floats, integers, sizes)
 
 
 def signature(recording: Recording) -> list[tuple[int, tuple[int, ...], bytes | None]]:

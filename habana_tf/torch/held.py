@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from habana_tf.torch.storage import Memory
+from habana_tf.torch.storage import Block, Memory
 
 
 def source(memory: Memory) -> tuple[int, int, dict[str, int]]:
@@ -24,6 +24,13 @@ def source(memory: Memory) -> tuple[int, int, dict[str, int]]:
     statistics = memory.statistics
     found["tensors"] = statistics.allocated - sum(found.values())
     return statistics.allocated, statistics.peak, found
+
+
+def weights(memory: Memory, blocks: Sequence[Block]) -> set[int]:
+    """Which of these blocks are under parameters of modules."""
+    parameters = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Parameter)]
+    addresses = {t.untyped_storage().data_ptr() for t in parameters if t.device.type == "hpu"}
+    return {k for k, block in enumerate(blocks) if block.address in addresses}
 
 
 def _state(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[Any]:

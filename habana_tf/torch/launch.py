@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,23 +15,28 @@ from habana_tf._native import _bridge
 from habana_tf.ir.dtypes import from_label
 from habana_tf.resolver import placements
 from habana_tf.resolver.resolve import resolve
-from habana_tf.torch import scopes, told
-from habana_tf.torch.cluster import Recording, cluster_of, nbytes, signature
+from habana_tf.torch import held, scopes, told
+from habana_tf.torch.cluster import Recording, nbytes
 from habana_tf.torch.differences import Recordings
 from habana_tf.torch.kernel import Drawn
+from habana_tf.torch.ranges import Structures
 from habana_tf.torch.storage import Block, Memory
 
 log = logging.getLogger("habana_tf")
 
 _ALIGNMENT = 64
 _recordings = Recordings()
+_structures = Structures()
 
 
 class Launch:
     """A program that runs on the addresses of blocks. sizes: bytes of its inputs that are no numbers."""
 
-    def __init__(self, recording: Recording, memory: Memory) -> None:
-        met, cluster, start = signature(recording), cluster_of(recording), time.monotonic_ns()
+    def __init__(self, recording: Recording, memory: Memory, inputs: Sequence[Block]) -> None:
+        """inputs: the blocks that this recording reads."""
+        start = time.monotonic_ns()
+        cluster, met, self._sizes = _structures.cluster(recording, lambda: held.weights(memory, inputs))
+        self._more = [] if self._sizes is None else [self._sizes.ctypes.data]
         cluster.because = _recordings.because(recording)
         bound = resolve(cluster, met, memory.statistics.allocated)
         told.resolved(start, bound)
@@ -43,6 +49,8 @@ class Launch:
         """Runs it. parts: the inputs that are parts of a block. Raises what the program raises."""
         size = self._native.workspace
         block = self._memory.workspace(size) if size else None
+        if self._more:
+            inputs = inputs + self._more
         try:
             warning = self._native.run(inputs, outputs, parts, 0 if block is None else block.address)
         finally:

@@ -13,11 +13,11 @@ permutation (a bias over all pixels, a constant) is turned if that costs nothing
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
@@ -75,7 +75,7 @@ class SinkingBuilder(Builder):
             out = (*spec.out[:at], *new, *spec.out[at + 1 :])
             apart = Contraction(made[0][1], made[1][1], out, spec.accumulator)
             product = self.contract(made[0][0], made[1][0], apart, kind)
-            return self.reshape(product, (*product.shape[:at], math.prod(one), *product.shape[at + len(one) :]))
+            return self.reshape(product, (*product.shape[:at], ext.product(one), *product.shape[at + len(one) :]))
         return super().contract(a, b, Contraction(first, second, spec.out, spec.accumulator), kind)
 
     def alike(self, src: Sequence[Node]) -> tuple[list[Node], Axes] | None:
@@ -146,24 +146,38 @@ def _reshape(b: SinkingBuilder, w: _Wanted) -> Node | None:
 
 def groups(before: Sequence[Extent], after: Sequence[Extent]) -> list[tuple[list[int], list[int]]] | None:
     """The axes of a tensor and those that they become under another shape, in the smallest groups that have equally
-    many elements. None for sizes that are no numbers, and for tensors of no elements."""
-    if not all(isinstance(n, int) and n for n in (*before, *after)):
+    many elements. None for symbols of which it is not known, and for tensors of no elements."""
+    if 0 in (*before, *after):
         return None
-    sizes = [int(str(n)) for n in before], [int(str(n)) for n in after]
+    sizes = list(before), list(after)
     found: list[tuple[list[int], list[int]]] = []
     at = [0, 0]
     while at != [len(before), len(after)]:
         axes: tuple[list[int], list[int]] = [], []
-        count = [1, 1]
+        count: list[Extent] = [1, 1]
         sides = [side for side in (0, 1) if at[side] < len(sizes[side])]
         while sides:
             for side in sides:
+                if at[side] == len(sizes[side]):
+                    return None
                 axes[side].append(at[side])
-                count[side] *= sizes[side][at[side]]
+                count[side] = ext.mul(count[side], sizes[side][at[side]])
                 at[side] += 1
-            sides = [] if count[0] == count[1] else [0 if count[0] < count[1] else 1]
+            less = None if count[0] == count[1] else _smaller(*count)
+            if less is None and count[0] != count[1]:
+                return None
+            sides = [] if less is None else [less]
         found.append(axes)
     return found
+
+
+def _smaller(a: Extent, b: Extent) -> int | None:
+    """Which of two sizes, that are not the same, is a part of the other or less than it; None where that depends."""
+    if isinstance(a, int) and isinstance(b, int):
+        return 0 if a < b else 1
+    if ext.divide(b, a) is not None:
+        return 0
+    return 1 if ext.divide(a, b) is not None else None
 
 
 def _expand(b: SinkingBuilder, w: _Wanted) -> Node:
@@ -204,16 +218,16 @@ def _unturned(x: Node, labels: Axes) -> tuple[Node, Axes]:
     return (x.src[0], _reordered(labels, x.arg)) if x.op is Op.PERMUTE else (x, labels)
 
 
-def _joined(x: Node, axis: int) -> tuple[int, ...]:
+def _joined(x: Node, axis: int) -> tuple[Extent, ...]:
     """The sizes of the axes that a RESHAPE joins to one of its own; () where it does not."""
     parts = groups(x.src[0].shape, x.shape) if x.op is Op.RESHAPE else None
     for mine, made in parts or ():
         if made == [axis] and len(mine) > 1:
-            return tuple(int(str(x.src[0].shape[k])) for k in mine)
+            return tuple(x.src[0].shape[k] for k in mine)
     return ()
 
 
-def _apart(b: Builder, x: Node, labels: Axes, label: int, new: Axes, sizes: Axes) -> tuple[Node, Axes]:
+def _apart(b: Builder, x: Node, labels: Axes, label: int, new: Axes, sizes: Sequence[Extent]) -> tuple[Node, Axes]:
     """An operand with one axis as several."""
     at = labels.index(label)
     return b.reshape(x, (*x.shape[:at], *sizes, *x.shape[at + 1 :])), (*labels[:at], *new, *labels[at + 1 :])

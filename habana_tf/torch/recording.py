@@ -245,7 +245,7 @@ class Recorder(Entries):
         wanted = tuple((value, b.place if b.reader == number else -1) for value, b in found)
         launch = self._step.launches.get(wanted)
         if launch is None:
-            launch = self._step.launches[wanted] = Launch(self._step.recording(wanted), memory)
+            launch = self._step.launches[wanted] = Launch(self._step.recording(wanted), memory, self.inputs.blocks)
             self.programs += 1
         inputs, offsets = self.inputs.addresses(), self.inputs.offsets
         for vector, address, numbers in zip(self._vectors, self._addresses, self._numbers, strict=True):

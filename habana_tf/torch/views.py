@@ -18,16 +18,19 @@ layout, and such an op runs on the CPU.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
+from habana_tf.ir.conditions import Premises
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Op
 
 Shape = tuple[int, ...]
+Sizes = tuple[Extent, ...]
 Geometry = tuple[Shape, Shape, int]
 """Shape, strides and offset of a tensor, in elements."""
 
@@ -38,12 +41,12 @@ class Layout:
     axis of the view of more than one element, or several that are one axis of the grid, in the view's order, which of
     the grid it is. shape: of the view; broadcast: with 1 for its axes of stride 0."""
 
-    grid: Shape
-    begin: Shape
-    size: Shape
+    grid: Sizes
+    begin: Sizes
+    size: Sizes
     axes: Shape
-    shape: Shape
-    broadcast: Shape
+    shape: Sizes
+    broadcast: Sizes
 
 
 @functools.lru_cache(maxsize=4096)
@@ -98,56 +101,57 @@ def read(b: Builder, contents: Node, lay: Layout) -> Node:
     return b.expand(b.reshape(b.permute(part, (*lay.axes, *rest)), lay.broadcast), lay.shape)
 
 
-def write(b: Builder, contents: Node, new: Node, lay: Layout) -> Node:
-    """The contents with the view's elements replaced. Of a view that has no broadcast axes."""
+def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises) -> Node:
+    """The contents with the view's elements replaced. Of a view that has no broadcast axes. premises: decide where the
+    view ends, over symbols."""
     rest = [k for k in range(len(lay.grid)) if k not in lay.axes]
     order = (*lay.axes, *rest)
     part = b.reshape(new, [lay.size[k] for k in order])
     part = b.permute(part, [order.index(k) for k in range(len(order))])
-    covered = math.prod(lay.grid)
+    covered = ext.product(lay.grid)
     if lay.size == lay.grid and covered == contents.numel:
         return b.reshape(part, contents.shape)
     if lay.size[1:] == lay.grid[1:]:
-        inner = math.prod(lay.grid[1:])
-        return _range_replaced(b, contents, b.reshape(part, (part.numel,)), lay.begin[0] * inner)
+        inner = ext.product(lay.grid[1:])
+        return _range_replaced(b, contents, b.reshape(part, (part.numel,)), ext.mul(lay.begin[0], inner), premises)
     high = [g - o - n for g, o, n in zip(lay.grid, lay.begin, lay.size, strict=True)]
     inside = b.pad(b.const(True, DType.BOOL, part.shape), lay.begin, high, False)
     put = b.select(inside, b.pad(part, lay.begin, high), _gridded(b, contents, lay))
     flat = b.reshape(put, (covered,))
     if covered != contents.numel:
         old = b.reshape(contents, (contents.numel,))
-        assert isinstance(contents.numel, int)
         flat = b.concat([flat, b.slice(old, (covered,), (contents.numel - covered,))], 0)
     return b.reshape(flat, contents.shape)
 
 
-def _range_replaced(b: Builder, contents: Node, new: Node, begin: int) -> Node:
+def _range_replaced(b: Builder, contents: Node, new: Node, begin: Extent, premises: Premises) -> Node:
     """The contents with a vector in the place of as many elements from `begin` on."""
-    assert isinstance(contents.numel, int) and isinstance(new.numel, int)
-    end = begin + new.numel
-    parts = [*_parts(b, contents, 0, begin), new, *_parts(b, contents, end, contents.numel)]
+    end = ext.add(begin, new.numel)
+    parts = [*_parts(b, contents, 0, begin, premises), new, *_parts(b, contents, end, contents.numel, premises)]
     return b.reshape(b.concat(parts, 0), contents.shape)
 
 
-def _parts(b: Builder, contents: Node, begin: int, end: int) -> Iterator[Node]:
+def _parts(b: Builder, contents: Node, begin: Extent, end: Extent, premises: Premises) -> Iterator[Node]:
     """Vectors that are the elements from `begin` to `end`. Of what earlier writes have put together they are its parts,
     so that many writes are one CONCAT, and old elements that are all replaced are not read."""
-    if begin >= end:
+    if premises.at_least(begin, end):
         return
     flat = contents.src[0] if contents.op == Op.RESHAPE and contents.src[0].rank == 1 else contents
-    if flat.op != Op.CONCAT or flat.rank != 1:
-        yield b.slice(b.reshape(contents, (contents.numel,)), (begin,), (end - begin,))
+    known = isinstance(begin, int) and isinstance(end, int) and all(isinstance(p.numel, int) for p in flat.src)
+    if flat.op != Op.CONCAT or flat.rank != 1 or not known:
+        yield b.slice(b.reshape(contents, (contents.numel,)), (begin,), (ext.add(end, ext.mul(begin, -1)),))
         return
+    assert isinstance(begin, int) and isinstance(end, int)
     at = 0
     for part in flat.src:
         assert isinstance(part.numel, int)
-        yield from _parts(b, part, max(begin - at, 0), min(end - at, part.numel))
+        yield from _parts(b, part, max(begin - at, 0), min(end - at, part.numel), premises)
         at += part.numel
 
 
 def _gridded(b: Builder, contents: Node, lay: Layout) -> Node:
     """The storage's first elements as a grid."""
-    covered = math.prod(lay.grid)
+    covered = ext.product(lay.grid)
     if contents.numel == covered:
         return b.reshape(contents, lay.grid)
     return b.reshape(b.slice(b.reshape(contents, (contents.numel,)), (0,), (covered,)), lay.grid)

@@ -7,6 +7,7 @@ import pytest
 
 from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder
+from habana_tf.ir.conditions import Premises
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Op, Program
 from habana_tf.torch import views
@@ -38,7 +39,7 @@ def test_writes_side_by_side_are_put_together_once() -> None:
     for part in parts:
         lay = views.layout(10, (part.shape, (2, 1), at))
         assert lay is not None
-        made, at = views.write(b, made, part, lay), at + part.numel
+        made, at = views.write(b, made, part, lay, Premises()), at + part.numel
     (got,) = interpreter.run(
         Program([bucket, *parts], [made]),
         [np.zeros(10, np.float32), *(np.full(p.shape, k + 1, np.float32) for k, p in enumerate(parts))], [],
@@ -72,7 +73,7 @@ def test_a_view_writes_where_its_strides_say(geometry: views.Geometry) -> None:
     node, value = b.input(CONTENTS, DType.F32), b.input(geometry[0], DType.F32)
     lay = views.layout(24, geometry)
     assert lay is not None
-    (got,) = interpreter.run(Program([node, value], [views.write(b, node, value, lay)]), [x, new], [])
+    (got,) = interpreter.run(Program([node, value], [views.write(b, node, value, lay, Premises())]), [x, new], [])
     want = x.copy()
     _strided(want, geometry)[...] = new
     np.testing.assert_array_equal(got, want)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Node
 from habana_tf.torch.ops.row import Call, overload
 
@@ -37,9 +38,11 @@ class _Average:
         self.divisor = np.full_like(counts, divisor) if divisor else counts
 
     @classmethod
-    def of(cls, c: Call, x: Node, out: Sequence[int], kernel: Any, stride: Any, padding: Any, *rest: Any) -> _Average:
+    def of(
+        cls, c: Call, x: Node, out: Sequence[Extent], kernel: Any, stride: Any, padding: Any, *rest: Any
+    ) -> _Average:
         rank = len(out)
-        sizes = [int(str(n)) for n in x.shape[-rank:]]
+        sizes, out = c.numbers(x.shape[-rank:]), c.numbers(out)
         kernels = _each(kernel, rank)
         return cls(rank, sizes, out, kernels, _each(stride, rank, kernels), _each(padding, rank), *rest)
 
@@ -86,5 +89,6 @@ def average_pool_backward(
     rank = 2 if c.name == "avg_pool2d_backward" else 3
     if 0 in dy.shape:
         return c.b.const(0, c.dtype, c.shape)
-    out = [int(str(n)) for n in dy.shape[-rank:]]
-    return _Average.of(c, x, out, kernel, stride, padding, count_include_pad, divisor_override).backward(c, dy)
+    return _Average.of(c, x, dy.shape[-rank:], kernel, stride, padding, count_include_pad, divisor_override).backward(
+        c, dy
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, both, overload
@@ -151,11 +152,10 @@ def index_fill(c: Call, x: Node, dim: int, index: Node, value: Operand) -> Node:
 # -- tensors in brackets ----------------------------------------------------------------------------------------
 
 
-def _wrapped(c: Call, index: Node, n: object) -> Node:
+def _wrapped(c: Call, index: Node, n: Extent) -> Node:
     """An index with negative ones counted from the end."""
-    assert isinstance(n, int)
     t = Term(c.b, index)
-    return t.test("lt", 0).where(t + n, t).node
+    return t.test("lt", 0).where(t + Term(c.b, c.b.extent(n, index.dtype)), t).node
 
 
 class _Brackets:

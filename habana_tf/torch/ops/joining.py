@@ -33,8 +33,7 @@ def roll(c: Call, x: Node, shifts: Sequence[int] | int, dims: Sequence[int] | in
         return x
     out = x if axes else b.reshape(x, (x.numel,))
     for shift, axis in zip(moves, axes or [0], strict=True):
-        n = out.shape[axis]
-        assert isinstance(n, int)
+        n = c.number(out.shape[axis])
         cut = -shift % n
         begin = [0] * out.rank
         size = list(out.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, overload
@@ -55,7 +56,7 @@ def log_softmax_backward(c: Call, dy: Node, y: Node, dim: int, input_dtype: obje
     return (grad - c.term(y).map("exp") * (grad.sum([dim]) if y.rank else grad)).node
 
 
-def _labels(c: Call, target: Node, classes: int, ignored: int) -> tuple[Term, Term]:
+def _labels(c: Call, target: Node, classes: Extent, ignored: int) -> tuple[Term, Term]:
     """[N, C] whether a class is the row's label, [N, 1] whether the row counts."""
     b, (rows,) = c.b, target.shape
     column = Term(b, b.reshape(target, (rows, 1)))
@@ -85,7 +86,7 @@ def _rows(c: Call, x: Node, target: Node) -> tuple[Node, Node]:
 @overload("nll_loss_forward", "nll_loss2d_forward", floats=True)
 def nll_loss(c: Call, x: Node, target: Node, weight: Node | None, reduction: int, ignore_index: int) -> list[Node]:
     rows, labels = _rows(c, x, target)
-    is_label, counts = _labels(c, labels, int(str(rows.shape[1])), ignore_index)
+    is_label, counts = _labels(c, labels, rows.shape[1], ignore_index)
     weights = _row_weights(c, is_label, counts, weight)
     losses = -is_label.where(c.term(rows), 0.0).sum([1]) * weights
     total = weights.sum([0, 1]).flat([0, 1])
@@ -101,7 +102,7 @@ def nll_loss_backward(
 ) -> Node:
     b = c.b
     rows, labels = _rows(c, x, target)
-    is_label, counts = _labels(c, labels, int(str(rows.shape[1])), ignore_index)
+    is_label, counts = _labels(c, labels, rows.shape[1], ignore_index)
     weights = _row_weights(c, is_label, counts, weight)
     grad = c.term(b.reshape(dy, (dy.numel, 1)))
     each = grad * weights if reduction != _MEAN else grad * weights / c.term(total)
@@ -112,25 +113,26 @@ def nll_loss_backward(
     return b.permute(inside, (0, x.rank - 1, *range(1, x.rank - 1)))
 
 
-def _reduced(losses: Term, reduction: int) -> Node:
+def _reduced(c: Call, losses: Term, reduction: int) -> Node:
     if reduction == _NONE:
         return losses.node
     node = losses.node
-    added = Term(losses.b, losses.b.reduce("sum", node, list(range(node.rank))))
-    return (added / float(str(node.numel)) if reduction == _MEAN else added).node
+    axes = list(range(node.rank))
+    added = Term(losses.b, losses.b.reduce("sum", node, axes))
+    return (added / c.count(node, axes) if reduction == _MEAN else added).node
 
 
 def _share(c: Call, dy: Node, away: Term, reduction: int) -> Term:
     """The gradient that each element's loss gets."""
-    grad = c.term(dy)
-    return grad * (1.0 / float(str(away.node.numel))) if reduction == _MEAN and away.node.numel else grad
+    grad, count = c.term(dy), c.count(away.node, range(away.node.rank))
+    return grad * (1.0 / count) if reduction == _MEAN and count != 0 else grad
 
 
 @overload("smooth_l1_loss", floats=True)
 def smooth_l1_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, beta: float = 1.0) -> Node:
     far = (c.term(x) - c.term(target)).map("abs")
     losses = far if not beta else far.test("lt", beta).where(far * far * (0.5 / beta), far - 0.5 * beta)
-    return _reduced(losses, reduction)
+    return _reduced(c, losses, reduction)
 
 
 @overload("smooth_l1_loss_backward", floats=True)
@@ -146,7 +148,7 @@ def smooth_l1_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction:
 @overload("huber_loss", floats=True)
 def huber_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, delta: float = 1.0) -> Node:
     far = (c.term(x) - c.term(target)).map("abs")
-    return _reduced(far.test("le", delta).where(far * far * 0.5, (far - 0.5 * delta) * delta), reduction)
+    return _reduced(c, far.test("le", delta).where(far * far * 0.5, (far - 0.5 * delta) * delta), reduction)
 
 
 @overload("huber_loss_backward", floats=True)
@@ -163,7 +165,7 @@ _LEAST_LOG = -100.0
 def binary_cross_entropy(c: Call, x: Node, target: Node, weight: Node | None = None, reduction: int = _MEAN) -> Node:
     p, t = c.term(x), c.term(target)
     losses = (t - 1.0) * (-p).map("log1p").max(_LEAST_LOG) - t * p.map("log").max(_LEAST_LOG)
-    return _reduced(losses if weight is None else losses * c.term(weight), reduction)
+    return _reduced(c, losses if weight is None else losses * c.term(weight), reduction)
 
 
 @overload("binary_cross_entropy_backward", floats=True)
@@ -179,7 +181,7 @@ def binary_cross_entropy_backward(
 @overload("mse_loss", floats=True)
 def mse_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN) -> Node:
     away = c.term(x) - c.term(target)
-    return _reduced(away * away, reduction)
+    return _reduced(c, away * away, reduction)
 
 
 @overload("mse_loss_backward", floats=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from habana_tf.ir.dtypes import DType
@@ -11,17 +10,13 @@ from habana_tf.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, overload
 
 
-def _count(x: Node, axes: Sequence[int]) -> float:
-    return float(math.prod(int(str(x.shape[a])) for a in axes))
-
-
 class _Channels:
     """Of x[N, C, ...]: the axes that statistics run over, and values of channels as terms that broadcast over x."""
 
     def __init__(self, c: Call, x: Node) -> None:
         self.c, self.x = c, x
         self.axes = [k for k in range(x.rank) if k != 1]
-        self.count = _count(x, self.axes)
+        self.count = c.count(x, self.axes)
 
     def over(self, node: Node | None, missing: float) -> Term:
         """One value per channel; a constant where there is none."""
@@ -32,6 +27,10 @@ class _Channels:
 
     def flat(self, t: Term) -> Node:
         return self.c.b.reshape(t.node, (self.x.shape[1],))
+
+
+def _max(a: float | Term, b: float) -> float | Term:
+    return a.max(b) if isinstance(a, Term) else max(a, b)
 
 
 @overload("native_batch_norm", writes=["running_mean", "running_var"], runtime=["momentum"], floats=True)
@@ -53,7 +52,7 @@ def batch_norm(
     variance = (away * away).sum(ch.axes) / ch.count
     inverse = (variance + eps).map("rsqrt")
     made: list[Node | None] = [(away * (inverse * scale) + shift).node, ch.flat(mean), ch.flat(inverse)]
-    spread = variance * (ch.count / max(ch.count - 1.0, 1.0))
+    spread = variance * (ch.count / _max(ch.count - 1.0, 1.0))
     part = c.term(momentum, DType.F32)
     for old, new in ((running_mean, mean), (running_var, spread)):
         if old is not None:
@@ -113,7 +112,7 @@ def layer_norm(
     c: Call, x: Node, normalized_shape: Sequence[int], weight: Node | None, bias: Node | None, eps: float
 ) -> list[Node]:
     axes = list(range(x.rank - len(normalized_shape), x.rank))
-    t, count = c.term(x), _count(x, axes)
+    t, count = c.term(x), c.count(x, axes)
     mean = t.sum(axes) / count
     away = t - mean
     inverse = ((away * away).sum(axes) / count + eps).map("rsqrt")
@@ -132,7 +131,7 @@ def layer_norm_backward(
 ) -> list[Node | None]:  # fmt: skip
     inner = x.rank - len(normalized_shape)
     axes, rows = list(range(inner, x.rank)), list(range(inner))
-    count = _count(x, axes)
+    count = c.count(x, axes)
     grad, inverse = c.term(dy, DType.F32), c.term(rstd, DType.F32)
     normal = (c.term(x, DType.F32) - c.term(mean, DType.F32)) * inverse
     scaled = grad if weight is None else grad * c.term(weight, DType.F32)
@@ -155,9 +154,9 @@ def group_norm(
         raise c.refused("an empty tensor")
     split = (n, groups, inner, places)
     t = Term(b, b.reshape(c.term(x).node, split))
-    mean = t.sum([2, 3]) / float(inner * places)
+    mean = t.sum([2, 3]) / c.count(t.node, [2, 3])
     away = t - mean
-    inverse = ((away * away).sum([2, 3]) / float(inner * places) + eps).map("rsqrt")
+    inverse = ((away * away).sum([2, 3]) / c.count(t.node, [2, 3]) + eps).map("rsqrt")
     y = away * inverse
     if weight is not None:
         y = y * Term(b, b.reshape(c.term(weight).node, (1, groups, inner, 1)))
@@ -181,7 +180,7 @@ def group_norm_backward(
     scaled = grad
     if weight is not None:
         scaled = grad * Term(b, b.reshape(b.cast(weight, DType.F32), (1, groups, inner, 1)))
-    count = float(inner * places)
+    count = c.count(t.node, [2, 3])
     dx = inverse * (scaled - scaled.sum([2, 3]) / count - normal * ((scaled * normal).sum([2, 3]) / count))
     made = [
         b.reshape(dx.node, x.shape),

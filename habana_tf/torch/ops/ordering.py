@@ -55,7 +55,7 @@ def argsort(c: Call, x: Node, stable: bool = False, dim: int = -1, descending: b
 
 @overload("topk")
 def topk(c: Call, x: Node, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Node]:
-    return _sorted(c, x, dim, largest, k)
+    return _sorted(c, x, dim, largest, c.number(k))
 
 
 @overload(*both("cumsum"))

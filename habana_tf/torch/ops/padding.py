@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, overload
 
@@ -24,7 +25,7 @@ def _part(c: Call, x: Node, axis: int, begin: int, size: int) -> Node:
 def _trimmed(c: Call, x: Node, low: Sequence[int], high: Sequence[int]) -> Node:
     """Without what a negative padding takes away."""
     begin = [max(-n, 0) for n in low]
-    size = [n - b - max(-h, 0) for n, b, h in zip(x.shape, begin, high, strict=True) if isinstance(n, int)]
+    size = [ext.add(n, -b - max(-h, 0)) for n, b, h in zip(x.shape, begin, high, strict=True)]
     return c.b.slice(x, begin, size)
 
 
@@ -39,15 +40,13 @@ def constant_pad(c: Call, x: Node, pad: Sequence[int], value: float = 0) -> Node
 
 
 def _reflected(c: Call, x: Node, axis: int, low: int, high: int) -> list[Node]:
-    n = x.shape[axis]
-    assert isinstance(n, int)
+    n = c.number(x.shape[axis])
     before, after = _part(c, x, axis, 1, low), _part(c, x, axis, n - 1 - high, high)
     return [c.b.reverse(part, [axis]) for part in (before, after)]
 
 
 def _replicated(c: Call, x: Node, axis: int, low: int, high: int) -> list[Node]:
-    n = x.shape[axis]
-    assert isinstance(n, int)
+    n = c.number(x.shape[axis])
     sides = []
     for place, count in ((0, low), (n - 1, high)):
         shape = [count if k == axis else m for k, m in enumerate(x.shape)]
@@ -86,8 +85,7 @@ def _padded(name: str) -> None:
 
 def _collected(c: Call, grad: Node, axis: int, low: int, high: int, mirrored: bool) -> Node:
     """The gradient of one axis: of its own elements, and what its copies on both sides got."""
-    b, n = c.b, grad.shape[axis]
-    assert isinstance(n, int)
+    b, n = c.b, c.number(grad.shape[axis])
     size = n - low - high
     total = _part(c, grad, axis, low, size)
     for begin, count, place in ((0, low, 1 if mirrored else 0), (n - high, high, size - 1 - (high if mirrored else 0))):
@@ -99,8 +97,7 @@ def _collected(c: Call, grad: Node, axis: int, low: int, high: int, mirrored: bo
         else:
             kept = [1 if k == axis else m for k, m in enumerate(part.shape)]
             part = b.reshape(b.reduce("sum", part, [axis]), kept)
-        width = part.shape[axis]
-        assert isinstance(width, int)
+        width = c.number(part.shape[axis])
         before = [place if k == axis else 0 for k in range(grad.rank)]
         after = [size - place - width if k == axis else 0 for k in range(grad.rank)]
         total = b.binary("add", total, b.pad(part, before, after))

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering import spatial
 from habana_tf.lowering.formula import Term
@@ -32,15 +33,15 @@ def _pair(n: Sides, default: Sides = ()) -> tuple[int, int]:
 
 
 def _axes(
-    c: Call, x: Node, out: Sequence[int], kernel: Sides, stride: Sides, padding: Sides, dilation: Sides
+    c: Call, x: Node, out: Sequence[Extent], kernel: Sides, stride: Sides, padding: Sides, dilation: Sides
 ) -> list[WindowAxis]:
     """Of pictures [N, C, height, width]; out: the shape of their maxima."""
     if x.rank != 4:
         raise c.refused("a picture without a batch")
-    sizes = [int(str(n)) for n in x.shape[2:]]
+    sizes = c.numbers(x.shape[2:])
     found = []
     for n, k, s, p, d, o in zip(
-        sizes, _pair(kernel), _pair(stride, kernel), _pair(padding), _pair(dilation), out[2:], strict=True
+        sizes, _pair(kernel), _pair(stride, kernel), _pair(padding), _pair(dilation), c.numbers(out[2:]), strict=True
     ):
         seen = (o - 1) * s + (k - 1) * d + 1
         found.append(WindowAxis(n, k, s, d, p, max(seen - n - p, 0), o))
@@ -63,7 +64,7 @@ def _places(c: Call, elements: Node, axes: Sequence[WindowAxis]) -> Node:
     least = Term(b, b.const(0, DType.I32, found.shape))
     for k, a in enumerate(axes):
         begin = Term(b, b.iota(found.shape, k + 1, DType.I32)) * a.stride
-        missing = (-begin + int(str(a.low))).max(0)
+        missing = (-begin + c.number(a.low)).max(0)
         least = least * a.kernel + (missing + (a.dilation - 1)) / a.dilation
     return Term(b, found).max(least).node
 
@@ -85,11 +86,11 @@ def _indices(c: Call, places: Node, axes: Sequence[WindowAxis]) -> Node:
     first = Term(b, b.cast(places, DType.I64))
 
     def place(a: WindowAxis, axis: int, offset: Term) -> Term:
-        return Term(b, b.iota(shape, axis)) * a.stride - int(str(a.low)) + offset * a.dilation
+        return Term(b, b.iota(shape, axis)) * a.stride - c.number(a.low) + offset * a.dilation
 
     down = first / width.kernel
     row, column = place(height, 1, down), place(width, 2, first - down * width.kernel)
-    return b.permute((row * int(str(width.size)) + column).node, _FIRST)
+    return b.permute((row * c.number(width.size) + column).node, _FIRST)
 
 
 @overload("max_pool2d_with_indices_backward", floats=True)
@@ -97,7 +98,7 @@ def max_pool2d_backward(
     c: Call, dy: Node, x: Node, kernel: Sequence[int], stride: Sequence[int], padding: Sides, dilation: Sides,
     ceil_mode: bool, indices: Node,
 ) -> Node:  # fmt: skip
-    b, axes = c.b, _axes(c, x, [int(str(n)) for n in dy.shape], kernel, stride, padding, dilation)
+    b, axes = c.b, _axes(c, x, dy.shape, kernel, stride, padding, dilation)
     first, grad = _places(c, _elements(c, x, axes), axes), b.permute(dy, _LAST)
     if indices is not _indices(c, first, axes):
         return _where(c, dy, indices, axes)
@@ -120,11 +121,11 @@ def _where(c: Call, dy: Node, indices: Node, axes: Sequence[WindowAxis]) -> Node
     gets nothing, as from PyTorch's kernels for GPUs."""
     b, (height, width), zero = c.b, axes, c.b.const(0, dy.dtype)
     places, grad = b.permute(b.cast(indices, DType.I32), _LAST), b.permute(dy, _LAST)
-    line = int(str(width.size))
+    line = c.number(width.size)
 
-    def along(a: WindowAxis, shape: Sequence[object], axis: int) -> Term:
-        out, offset = (Term(b, b.iota([int(str(n)) for n in shape], k, DType.I32)) for k in (axis, axis + 1))
-        return out * a.stride - int(str(a.low)) + offset * a.dilation
+    def along(a: WindowAxis, shape: Sequence[Extent], axis: int) -> Term:
+        out, offset = (Term(b, b.iota(shape, k, DType.I32)) for k in (axis, axis + 1))
+        return out * a.stride - c.number(a.low) + offset * a.dilation
 
     if spatial.disjoint(axes):
         shape = [dy.shape[0], *(n for a in axes for n in (a.out, a.kernel)), dy.shape[1]]
@@ -133,16 +134,16 @@ def _where(c: Call, dy: Node, indices: Node, axes: Sequence[WindowAxis]) -> Node
         taken = b.select(mine, b.broadcast_in_dim(grad, shape, (0, 1, 3, 5)), zero)
         return b.permute(spatial.unfold(b, taken, axes), _FIRST)
     said = spatial.spread(b, places, axes, -1)
-    sizes = [int(str(n)) for n in said.shape]
+    sizes = said.shape
     row, column = (Term(b, b.iota(sizes, k, DType.I32)) for k in (1, 2))
     mine = b.map("eq", said, (row * line + column).node)
     taken = b.cast(b.select(mine, spatial.spread(b, grad, axes), zero), dy.dtype.accumulator)
     return b.permute(b.reduce("sum", taken, range(4, taken.rank)), _FIRST)
 
 
-def _offsets(c: Call, axes: Sequence[WindowAxis], shape: Sequence[object], places: Sequence[int]) -> Node:
+def _offsets(c: Call, axes: Sequence[WindowAxis], shape: Sequence[Extent], places: Sequence[int]) -> Node:
     """int32 of `shape`: the row-major offset in the window, whose axes stand at `places`."""
-    sizes = [int(str(n)) for n in shape]
+    sizes = list(shape)
     total = Term(c.b, c.b.const(0, DType.I32, sizes))
     for a, place in zip(axes, places, strict=True):
         total = total * a.kernel + Term(c.b, c.b.iota(sizes, place, DType.I32))

@@ -148,7 +148,7 @@ class _Convolution:
         c, b = self.c, self.c.b
         sizes = [shape[0], *([1] if self.rank == 1 else []), *shape[2:], shape[1]]
         around = [0, *self.padding, 0] if len(self.padding) == 3 else [0] * len(sizes)
-        padded = [int(str(n)) + 2 * p for n, p in zip(sizes, around, strict=True)]
+        padded = [n + 2 * p for n, p in zip(sizes, around, strict=True)]
         inputs = {"input_sizes": c.literal(padded), "filter": self.filter(w), "out_backprop": self.inside(dy)}
         made = c.existing(self._op("Conv2DBackpropInput", "Conv3DBackpropInputV2"), inputs, **self.attrs)[0]
         return self.outside(b.slice(made, around, sizes))
@@ -156,7 +156,7 @@ class _Convolution:
     def by_filter(self, x: Node, dy: Node, w: Node) -> Node:
         """The gradient by the filter."""
         c = self.c
-        sizes = c.literal([int(str(n)) for n in self.filter(w).shape])
+        sizes = c.literal(self.filter(w).shape)
         inputs = {"input": self._padded(self.inside(x)), "filter_sizes": sizes, "out_backprop": self.inside(dy)}
         name = self._op("Conv2DBackpropFilter", "Conv3DBackpropFilterV2")
         return self.filter_outside(c.existing(name, inputs, **self.attrs)[0])
@@ -181,8 +181,7 @@ def convolution(
 
 
 def _split(c: Call, x: Node, axis: int, parts: int) -> list[Node]:
-    n = x.shape[axis]
-    assert isinstance(n, int)
+    n = c.number(x.shape[axis])
     size = [n // parts if k == axis else m for k, m in enumerate(x.shape)]
     return [c.b.slice(x, [p * n // parts if k == axis else 0 for k in range(x.rank)], size) for p in range(parts)]
 

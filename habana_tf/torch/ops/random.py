@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 
+from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering import philox
 from habana_tf.lowering.formula import Term
@@ -26,8 +28,8 @@ def _state(c: Call, seed: Operand, offset: Operand) -> Node:
     return philox.state_of(b, counter, word(seed))
 
 
-def _count(c: Call) -> int:
-    return math.prod(c.shape)
+def _count(c: Call) -> Extent:
+    return ext.product(c.shape)
 
 
 def _unit(c: Call, seed: Operand, offset: Operand, bits: int = 24) -> Term:
@@ -133,11 +135,11 @@ def choices(c: Call, p: Node, count: int, seed: Operand, offset: Operand) -> Nod
     b = c.b
     axis = p.rank - 1
     running = b.scan("sum", b.cast(p, DType.F32), axis)
-    total = b.slice(running, [0] * axis + [int(str(p.shape[axis])) - 1], [*p.shape[:axis], 1])
+    total = b.slice(running, [0] * axis + [c.number(p.shape[axis]) - 1], [*p.shape[:axis], 1])
     drawn = (_unit(c, seed, offset) * Term(b, total)).node
     places = (*c.shape, p.shape[axis])
     passed = b.binary(
         "le", b.expand(b.reshape(running, (*p.shape[:axis], 1, p.shape[axis])), places), b.reshape(drawn, (*c.shape, 1))
     )
     found = b.reduce("sum", b.cast(passed, DType.I64), [len(c.shape)])
-    return b.binary("min", found, b.const(int(str(p.shape[axis])) - 1, DType.I64))
+    return b.binary("min", found, b.const(c.number(p.shape[axis]) - 1, DType.I64))

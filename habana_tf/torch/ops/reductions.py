@@ -28,13 +28,9 @@ def total(c: Call, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any =
 @overload("mean", "mean.dim", floats=True)
 def mean(c: Call, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Node:
     axes = _axes(x, dim)
-    count = math.prod(int(str(x.shape[a])) for a in axes)
+    count = c.count(x, axes)
     added = Term(c.b, c.b.reduce("sum", c.term(x).node, axes))
-    return c.b.reshape((added / float(count)).node if count else c.b.const(math.nan, DType.F32, c.shape), c.shape)
-
-
-def _count(x: Node, axes: Sequence[int]) -> int:
-    return math.prod(int(str(x.shape[a])) for a in axes)
+    return c.b.reshape((added / count).node if count != 0 else c.b.const(math.nan, DType.F32, c.shape), c.shape)
 
 
 def _plain(c: Call, x: Node) -> Node:
@@ -120,15 +116,16 @@ def logsumexp(c: Call, x: Node, dim: Any, keepdim: bool = False) -> Node:
 def _moments(c: Call, x: Node, dim: Any, correction: float | None) -> tuple[Node, Node]:
     """Variance and mean, in two passes, without the axes that they are taken over."""
     t, axes = c.term(x), _axes(x, dim)
-    count = _count(x, axes)
-    if not count:
+    count = c.count(x, axes)
+    if count == 0:
         nothing = c.b.const(math.nan, DType.F32, c.shape)
         return nothing, nothing
-    mean = t.sum(axes) / float(count) if axes else t
+    mean = t.sum(axes) / count if axes else t
     away = t - mean
-    freedom = max(count - (1 if correction is None else correction), 0)
+    freedom = count - float(1 if correction is None else correction)
+    freedom = freedom.max(0.0) if isinstance(freedom, Term) else max(freedom, 0.0)
     squares = c.b.reshape(c.b.reduce("sum", (away * away).node, axes), c.shape)
-    return (Term(c.b, squares) / float(freedom)).node, c.b.reshape(mean.node, c.shape)
+    return (Term(c.b, squares) / freedom).node, c.b.reshape(mean.node, c.shape)
 
 
 def _spread(root: bool, with_mean: bool) -> Lower:

@@ -6,7 +6,6 @@ gradient a sum, without a product.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,8 +32,7 @@ def _resized(c: Call, x: Node, sizes: Sequence[int], weights: Sequence[Weights],
     out = c.b.cast(x, DType.F32)
     first = x.rank - len(sizes)
     for k, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
-        n = x.shape[first + k]
-        assert isinstance(n, int)
+        n, size = c.number(x.shape[first + k]), c.number(size)
         matrix = weight(size, n).T if backward else weight(n, size)
         if matrix.shape[0] == matrix.shape[1] and (matrix == np.eye(size, dtype=np.float32)).all():
             continue
@@ -191,9 +189,9 @@ def adaptive_average(c: Call, x: Node, output_size: Sequence[int]) -> Node:
 
 def _adaptive_backward(rank: int) -> Callable[..., Node]:
     def backward(c: Call, dy: Node, x: Node) -> Node:
-        if not math.prod(int(str(n)) for n in dy.shape):
+        if 0 in dy.shape:
             return c.b.const(0, c.dtype, c.shape)
-        sizes = [int(str(n)) for n in x.shape[-rank:]]
+        sizes = c.numbers(x.shape[-rank:])
         return _resized(c, dy, sizes, [_mean] * rank, True)
 
     return backward

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
+from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
@@ -30,7 +32,7 @@ from habana_tf.lowering.table import lookup
 
 Operand = Node | bool | int | float
 Lower = Callable[..., "Node | Sequence[Node | None]"]
-Result = tuple[tuple[int, ...], DType]
+Result = tuple[tuple[Extent, ...], DType]
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Call:
         return self.context.b
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Extent, ...]:
         """Of the first result."""
         return self.results[0][0]
 
@@ -159,6 +161,25 @@ class Call:
         """What to raise for arguments that have no lowering: the op then runs on the CPU."""
         return LoweringError(f"{self.name}: {what} has no lowering")
 
-    def literal(self, values: Sequence[int]) -> Node:
-        """A vector of int32 that is known."""
-        return self.b.literal(np.array(values, np.int32))
+    def literal(self, values: Sequence[Extent]) -> Node:
+        """A vector of int32 that is known, or of sizes."""
+        if all(isinstance(n, int) for n in values):
+            return self.b.literal(np.array(values, np.int32))
+        made = self.b.extents(np.array(values, object), DType.I32)
+        self.context.fixed[made] = np.array(values, object)
+        return made
+
+    def number(self, n: Extent) -> int:
+        """A size that decides what is computed. Raises NeedsNumber for a symbol."""
+        if isinstance(n, int):
+            return n
+        raise NeedsNumber(f"{self.name} is computed otherwise for each {n}")
+
+    def numbers(self, sizes: Sequence[Extent]) -> list[int]:
+        """As `number`, of several."""
+        return [self.number(n) for n in sizes]
+
+    def count(self, x: Node, axes: Sequence[int]) -> float | Term:
+        """How many elements of x lie along these axes, as an operand of a formula."""
+        n = ext.product(x.shape[a] for a in axes)
+        return float(n) if isinstance(n, int) else Term(self.b, self.b.extent(n, DType.F32))
