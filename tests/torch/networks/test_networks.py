@@ -77,5 +77,6 @@ def test_two_cards_train_as_two_cpus() -> None:
 @needs_torch
 @pytest.mark.rest
 @pytest.mark.parametrize("way", ["lazy", "compiled"])
-def test_two_cards_train_long_as_two_cpus_and_as_one_with_all_of_the_batch(way: str) -> None:
-    _check(cards.compared(NETWORKS, [way], [QUICK, LONG]))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_two_cards_train_long_as_two_cpus_and_as_one_with_all_of_the_batch(name: str, way: str) -> None:
+    _check(cards.compared([name], [way], [QUICK, LONG]))
