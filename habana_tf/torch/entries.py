@@ -29,16 +29,18 @@ class Entries:
         """All that a call's meaning depends on."""
         slots: list[Any] = [kernel.row.name]
         runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
+        literal = kernel.row.literal
         for k, a in enumerate(args):
             if isinstance(a, tensor):
                 slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
-            elif k in runtime and isinstance(a, (int, float)):
+            elif k in runtime and isinstance(a, (int, float)) and not (literal is not None and literal(a)):
                 slots.append(self._scalar(a))
             else:
                 slots.append(self.other(a, k in targets))
         for name, a in kwargs.items():
             slots.append(name)
-            if name in kernel.row.runtime and isinstance(a, (int, float)):
+            number = name in kernel.row.runtime and isinstance(a, (int, float))
+            if number and not (literal is not None and literal(a)):
                 slots.append(self._scalar(a))
             else:
                 slots.append(operand(a, name in targets) if isinstance(a, tensor) else self.other(a, name in targets))

@@ -35,6 +35,47 @@ def test_a_negative_zero_is_another_number_than_zero() -> None:
         assert torch.equal(torch.signbit(got), torch.signbit(torch.tensor([number, 1, 1, number])))
 
 
+if HAS_TORCH:
+    from torch.nn import functional as F
+
+    NUMBERS = {
+        "pow": lambda x, n: x**n,
+        "threshold": lambda x, n: F.threshold(x, n / 4, n),
+        "elu": F.elu,
+        "celu": F.celu,
+        "hardtanh": lambda x, n: F.hardtanh(x, -n / 4, n / 2),
+        "softplus": lambda x, n: F.softplus(x, n, 1.0),
+        "hardshrink": lambda x, n: F.hardshrink(x, n / 4),
+        "softshrink": lambda x, n: F.softshrink(x, n / 4),
+        "smooth_l1_loss": lambda x, n: F.smooth_l1_loss(x, x.flip(0), beta=n),
+        "huber_loss": lambda x, n: F.huber_loss(x, x.flip(0), delta=n),
+        "pad": lambda x, n: F.pad(x, (1, 2), value=n),
+        "index_add": lambda x, n: x.index_add(0, torch.tensor([1, 1], device=x.device), x[:2] * 2, alpha=n),
+        "clamp": lambda x, n: x.clamp(-n / 4, n / 2),
+        "masked_fill": lambda x, n: x.masked_fill(x > 0.5, n),
+    }
+
+
+@on_device(modes=("lazy",))
+def test_numbers_that_change_with_each_step_are_the_same_program() -> None:
+    """With the gradient, whose formula has the number too; in float32 and bfloat16."""
+    recorder = _recorder()
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.linspace(0.1, 1.3, 12).reshape(3, 4).to(dtype)
+        for name, call in NUMBERS.items():
+            programs = []
+            for number in (1.3, 0.7, 1.9, 2.6):
+                met = []
+                for each in (x.clone(), x.to("hpu")):
+                    result = call(each.requires_grad_(), number)
+                    result.float().square().sum().backward()
+                    met.append([result.detach().cpu(), each.grad.cpu()])
+                error = {"rtol": 2e-2, "atol": 2e-2} if dtype is torch.bfloat16 else {"rtol": 2e-5, "atol": 2e-5}
+                torch.testing.assert_close(met[1], met[0], **error, msg=lambda text, name=name: f"{name}: {text}")
+                programs.append(recorder.programs)
+            assert programs[-1] == programs[0], (name, programs)
+
+
 @on_device()
 def test_a_momentum_that_changes_with_each_batch_is_the_same_program() -> None:
     """As of BatchNorm(momentum=None), which averages over all batches."""

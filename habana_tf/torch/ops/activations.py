@@ -14,9 +14,9 @@ def relu(c: Call, x: Operand) -> Node:
     return c.elementwise("max", x, 0)
 
 
-@overload("threshold_backward")
-def threshold_backward(c: Call, dy: Node, x: Node, threshold: float) -> Node:
-    return c.term(x).test("le", threshold).where(Term(c.b, c.b.const(0, dy.dtype.accumulator)), c.term(dy)).node
+@overload("threshold_backward", runtime=["threshold"], literal=lambda n: n == 0)
+def threshold_backward(c: Call, dy: Node, x: Node, threshold: Operand) -> Node:
+    return c.term(x).test("le", c.term(threshold)).where(Term(c.b, c.b.const(0, dy.dtype.accumulator)), c.term(dy)).node
 
 
 @overload("sigmoid_backward", floats=True)
@@ -53,10 +53,10 @@ def gelu_backward(c: Call, dy: Node, x: Node, approximate: str = "none") -> Node
     return (grad * (below + t * density)).node
 
 
-@overload(*both("threshold"), floats=True)
-def threshold(c: Call, x: Node, threshold: float, value: float) -> Node:
+@overload(*both("threshold"), runtime=["threshold", "value"], floats=True)
+def threshold(c: Call, x: Node, threshold: Operand, value: Operand) -> Node:
     t = c.term(x)
-    return t.test("le", threshold).where(_like(t, value), t).node
+    return t.test("le", c.term(threshold)).where(c.term(value), t).node
 
 
 def _like(t: Term, number: float) -> Term:
@@ -64,7 +64,7 @@ def _like(t: Term, number: float) -> Term:
     return Term(t.b, t.b.const(number, t.node.dtype))
 
 
-def _within(t: Term, low: float, high: float, first: str = "gt", last: str = "lt") -> Term:
+def _within(t: Term, low: Term | float, high: Term | float, first: str = "gt", last: str = "lt") -> Term:
     """Whether low < t < high, or with the comparisons given."""
     return Term(t.b, t.b.binary("and", t.test(first, low).node, t.test(last, high).node))
 
@@ -94,17 +94,21 @@ def prelu_backward(c: Call, dy: Node, x: Node, weight: Node) -> list[Node]:
     return [above.where(grad, grad * c.term(weight)).node, above.where(_like(grad, 0), grad * t).node]
 
 
-@overload(*both("elu"), floats=True)
-def elu(c: Call, x: Node, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Node:
-    t = c.term(x)
-    return t.test("lt", 0).where((t * input_scale).map("expm1") * (alpha * scale), t * scale).node
+@overload(*both("elu"), runtime=["alpha", "scale", "input_scale"], floats=True)
+def elu(c: Call, x: Node, alpha: Operand = 1, scale: Operand = 1, input_scale: Operand = 1) -> Node:
+    t, right = c.term(x), c.term(scale)
+    left = c.term(alpha) * right
+    return t.test("lt", 0).where((t * c.term(input_scale)).map("expm1") * left, t * right).node
 
 
-@overload("elu_backward", floats=True)
-def elu_backward(c: Call, dy: Node, alpha: float, scale: float, input_scale: float, is_result: bool, x: Node) -> Node:
-    grad, t = c.term(dy), c.term(x)
-    slope = t + alpha * scale if is_result else (t * input_scale).map("exp") * (alpha * scale)
-    return t.test("le", 0).where(grad * input_scale * slope, grad * scale).node
+@overload("elu_backward", runtime=["alpha", "scale", "input_scale"], floats=True)
+def elu_backward(
+    c: Call, dy: Node, alpha: Operand, scale: Operand, input_scale: Operand, is_result: bool, x: Node
+) -> Node:
+    grad, t, right, inner = c.term(dy), c.term(x), c.term(scale), c.term(input_scale)
+    left = c.term(alpha) * right
+    slope = t + left if is_result else (t * inner).map("exp") * left
+    return t.test("le", 0).where(grad * inner * slope, grad * right).node
 
 
 @overload(*both("silu"), floats=True)
@@ -133,15 +137,15 @@ def mish_backward(c: Call, dy: Node, x: Node) -> Node:
     return (c.term(dy) * (bent + t * t.map("sigmoid") * (1.0 - bent * bent))).node
 
 
-@overload(*both("hardtanh"))
-def hardtanh(c: Call, x: Node, min_val: float = -1, max_val: float = 1) -> Node:
-    return c.term(x).max(min_val).min(max_val).node
+@overload(*both("hardtanh"), runtime=["min_val", "max_val"])
+def hardtanh(c: Call, x: Node, min_val: Operand = -1, max_val: Operand = 1) -> Node:
+    return c.term(x).max(c.term(min_val)).min(c.term(max_val)).node
 
 
-@overload("hardtanh_backward", floats=True)
-def hardtanh_backward(c: Call, dy: Node, x: Node, min_val: float, max_val: float) -> Node:
+@overload("hardtanh_backward", runtime=["min_val", "max_val"], floats=True)
+def hardtanh_backward(c: Call, dy: Node, x: Node, min_val: Operand, max_val: Operand) -> Node:
     grad, t = c.term(dy), c.term(x)
-    flat = Term(c.b, c.b.binary("or", t.test("le", min_val).node, t.test("ge", max_val).node))
+    flat = Term(c.b, c.b.binary("or", t.test("le", c.term(min_val)).node, t.test("ge", c.term(max_val)).node))
     return flat.where(_like(grad, 0), grad).node
 
 
@@ -168,18 +172,18 @@ def hardswish_backward(c: Call, dy: Node, x: Node) -> Node:
     return t.test("le", -3.0).where(_like(grad, 0), middle).node
 
 
-@overload("softplus", floats=True)
-def softplus(c: Call, x: Node, beta: float = 1, threshold: float = 20) -> Node:
-    t = c.term(x)
-    scaled = t * beta
-    return scaled.test("gt", threshold).where(t, scaled.map("exp").map("log1p") / beta).node
+@overload("softplus", runtime=["beta", "threshold"], floats=True)
+def softplus(c: Call, x: Node, beta: Operand = 1, threshold: Operand = 20) -> Node:
+    t, by = c.term(x), c.term(beta)
+    scaled = t * by
+    return scaled.test("gt", c.term(threshold)).where(t, scaled.map("exp").map("log1p") / by).node
 
 
-@overload("softplus_backward", floats=True)
-def softplus_backward(c: Call, dy: Node, x: Node, beta: float, threshold: float) -> Node:
-    grad, scaled = c.term(dy), c.term(x) * beta
+@overload("softplus_backward", runtime=["beta", "threshold"], floats=True)
+def softplus_backward(c: Call, dy: Node, x: Node, beta: Operand, threshold: Operand) -> Node:
+    grad, scaled = c.term(dy), c.term(x) * c.term(beta)
     z = scaled.map("exp")
-    return scaled.test("gt", threshold).where(grad, grad * z / (z + 1.0)).node
+    return scaled.test("gt", c.term(threshold)).where(grad, grad * z / (z + 1.0)).node
 
 
 @overload("log_sigmoid_forward", floats=True)
@@ -220,22 +224,22 @@ def glu_backward(c: Call, dy: Node, x: Node, dim: int) -> Node:
     return c.b.concat([(grad * s).node, (grad * value * s * (1.0 - s)).node], dim % x.rank)
 
 
-@overload("hardshrink", floats=True)
-def hardshrink(c: Call, x: Node, lambd: float = 0.5) -> Node:
-    t = c.term(x)
-    return _within(t, -lambd, lambd, "ge", "le").where(_like(t, 0), t).node
+@overload("hardshrink", runtime=["lambd"], floats=True)
+def hardshrink(c: Call, x: Node, lambd: Operand = 0.5) -> Node:
+    t, far = c.term(x), c.term(lambd)
+    return _within(t, -far, far, "ge", "le").where(_like(t, 0), t).node
 
 
-@overload("softshrink", floats=True)
-def softshrink(c: Call, x: Node, lambd: float = 0.5) -> Node:
-    t = c.term(x)
-    return t.test("gt", lambd).where(t - lambd, t.test("lt", -lambd).where(t + lambd, t * 0.0)).node
+@overload("softshrink", runtime=["lambd"], floats=True)
+def softshrink(c: Call, x: Node, lambd: Operand = 0.5) -> Node:
+    t, far = c.term(x), c.term(lambd)
+    return t.test("gt", far).where(t - far, t.test("lt", -far).where(t + far, t * 0.0)).node
 
 
-@overload("hardshrink_backward", "softshrink_backward", floats=True)
-def shrink_backward(c: Call, dy: Node, x: Node, lambd: float) -> Node:
-    grad = c.term(dy)
-    return _within(c.term(x), -lambd, lambd, "ge", "le").where(_like(grad, 0), grad).node
+@overload("hardshrink_backward", "softshrink_backward", runtime=["lambd"], floats=True)
+def shrink_backward(c: Call, dy: Node, x: Node, lambd: Operand) -> Node:
+    grad, far = c.term(dy), c.term(lambd)
+    return _within(c.term(x), -far, far, "ge", "le").where(_like(grad, 0), grad).node
 
 
 @overload(*both("logit"), floats=True)

@@ -86,9 +86,14 @@ def digamma(c: Call, x: Operand) -> Node:
 # -- of two operands --------------------------------------------------------------------------------------------
 
 
-@overload("pow.Tensor_Scalar", "pow_.Scalar")
-def power(c: Call, x: Node, exponent: float) -> Node:
+@overload(
+    "pow.Tensor_Scalar", "pow_.Scalar", runtime=["exponent"],
+    literal=lambda n: isinstance(n, int) or (2 * n).is_integer(),
+)  # fmt: skip
+def power(c: Call, x: Node, exponent: Operand) -> Node:
     t = c.term(x)
+    if isinstance(exponent, Node):
+        return t.pow(c.term(exponent)).node
     if not c.dtype.is_float:
         if exponent < 0:
             raise c.refused("a negative power of integers")

@@ -123,11 +123,11 @@ def _at_rows(c: Call, x: Node, dim: int, index: Node, rows: Node, kind: str) -> 
     return b.scatter(base, rows, [flat], [axis], kind)
 
 
-@overload(*both("index_add"))
-def index_add(c: Call, x: Node, dim: int, index: Node, source: Node, alpha: float = 1) -> Node:
+@overload(*both("index_add"), runtime=["alpha"])
+def index_add(c: Call, x: Node, dim: int, index: Node, source: Node, alpha: Operand = 1) -> Node:
     if not x.rank or x.dtype is DType.BOOL:
         raise c.refused("a sum of booleans, or a scalar")
-    added = c.term(source) if alpha == 1 else c.term(source) * alpha
+    added = c.term(source) * c.term(alpha)
     return _at_rows(c, x, dim, index, _rows_first(c, added.node, dim % x.rank), "add")
 
 

@@ -8,7 +8,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
-from habana_tf.torch.ops.row import Call, overload
+from habana_tf.torch.ops.row import Call, Operand, overload
 
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers of a loss's reductions; 2 is the sum."""
@@ -128,33 +128,37 @@ def _share(c: Call, dy: Node, away: Term, reduction: int) -> Term:
     return grad * (1.0 / count) if reduction == _MEAN and count != 0 else grad
 
 
-@overload("smooth_l1_loss", floats=True)
-def smooth_l1_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, beta: float = 1.0) -> Node:
-    far = (c.term(x) - c.term(target)).map("abs")
-    losses = far if not beta else far.test("lt", beta).where(far * far * (0.5 / beta), far - 0.5 * beta)
+def _is_0(n: float) -> bool:
+    return n == 0
+
+
+@overload("smooth_l1_loss", runtime=["beta"], floats=True, literal=_is_0)
+def smooth_l1_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, beta: Operand = 1.0) -> Node:
+    far, bend = (c.term(x) - c.term(target)).map("abs"), c.term(beta)
+    losses = far if beta == 0 else far.test("lt", bend).where(far * far * (0.5 / bend), far - bend * 0.5)
     return _reduced(c, losses, reduction)
 
 
-@overload("smooth_l1_loss_backward", floats=True)
-def smooth_l1_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, beta: float) -> Node:
+@overload("smooth_l1_loss_backward", runtime=["beta"], floats=True, literal=_is_0)
+def smooth_l1_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, beta: Operand) -> Node:
     away = c.term(x) - c.term(target)
     grad = _share(c, dy, away, reduction)
-    if not beta:
+    if beta == 0:
         one = away.test("gt", 0.0).where(away * 0.0 + 1.0, away.test("lt", 0.0).where(away * 0.0 - 1.0, away * 0.0))
         return (one * grad).node
-    return ((away * (1.0 / beta)).max(-1.0).min(1.0) * grad).node
+    return ((away * (1.0 / c.term(beta))).max(-1.0).min(1.0) * grad).node
 
 
-@overload("huber_loss", floats=True)
-def huber_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, delta: float = 1.0) -> Node:
-    far = (c.term(x) - c.term(target)).map("abs")
-    return _reduced(c, far.test("le", delta).where(far * far * 0.5, (far - 0.5 * delta) * delta), reduction)
+@overload("huber_loss", runtime=["delta"], floats=True)
+def huber_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, delta: Operand = 1.0) -> Node:
+    far, bend = (c.term(x) - c.term(target)).map("abs"), c.term(delta)
+    return _reduced(c, far.test("le", bend).where(far * far * 0.5, (far - bend * 0.5) * bend), reduction)
 
 
-@overload("huber_loss_backward", floats=True)
-def huber_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, delta: float) -> Node:
-    away = c.term(x) - c.term(target)
-    return (away.max(-delta).min(delta) * _share(c, dy, away, reduction)).node
+@overload("huber_loss_backward", runtime=["delta"], floats=True)
+def huber_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, delta: Operand) -> Node:
+    away, bend = c.term(x) - c.term(target), c.term(delta)
+    return (away.max(-bend).min(bend) * _share(c, dy, away, reduction)).node
 
 
 _LEAST_LOG = -100.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node
-from habana_tf.torch.ops.row import Call, overload
+from habana_tf.torch.ops.row import Call, Operand, overload
 
 
 def _sides(x: Node, pad: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -29,13 +29,13 @@ def _trimmed(c: Call, x: Node, low: Sequence[int], high: Sequence[int]) -> Node:
     return c.b.slice(x, begin, size)
 
 
-@overload("constant_pad_nd")
-def constant_pad(c: Call, x: Node, pad: Sequence[int], value: float = 0) -> Node:
+@overload("constant_pad_nd", runtime=["value"], literal=lambda n: n == 0)
+def constant_pad(c: Call, x: Node, pad: Sequence[int], value: Operand = 0) -> Node:
     low, high = _sides(x, pad)
     if 0 in c.shape:
         return c.b.const(0, c.dtype, c.shape)
     inner = _trimmed(c, x, low, high)
-    fill = c.b.const(value, x.dtype)
+    fill = c.node(value, x.dtype)
     return c.b.pad(inner, [max(n, 0) for n in low], [max(n, 0) for n in high], fill)
 
 

@@ -39,7 +39,8 @@ Result = tuple[tuple[Extent, ...], DType]
 class Row:
     """What the table knows of one overload.
 
-    runtime: arguments whose numbers are read when a program runs, so that another number is no other program.
+    runtime: arguments whose numbers are read when a program runs, so that another number is no other program; literal:
+    whether one of them stands in the program nevertheless, because it is computed otherwise.
     writes: arguments that it writes and whose annotation in PyTorch's schema does not say so. stock: the overload by
     which other devices have it, where it is one for devices like this only; given: its arguments, from the row's.
     drops: the old contents of its first argument, which it writes, are not read. floats: it takes floating-point
@@ -54,6 +55,7 @@ class Row:
     given: Callable[..., Sequence[Any]] | None = None
     drops: bool = False
     floats: bool = False
+    literal: Callable[[int | float], bool] | None = None
 
 
 ROWS: dict[str, Row] = {}
@@ -68,6 +70,7 @@ def overload(
     given: Callable[..., Sequence[Any]] | None = None,
     drops: bool = False,
     floats: bool = False,
+    literal: Callable[[int | float], bool] | None = None,
 ) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; the other arguments are those of `Row`."""
 
@@ -75,7 +78,7 @@ def overload(
         for name in names:
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the table of overloads")
-            ROWS[name] = Row(name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats)
+            ROWS[name] = Row(name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, literal)
         return lower
 
     return add
