@@ -229,7 +229,8 @@ class _changing:
             level = logging.DEBUG if group.only else logging.INFO  # another Keras has no use for it
             _log.log(level, "%s %s: no %s, so %s is left out", package, version, change.target, group.name)
             return
-        made.values.append((owner, name, value, name in vars(owner)))
+        own = name in vars(owner) or isinstance(owner, ModuleType)  # a module of settings keeps them elsewhere
+        made.values.append((owner, name, value, own))
         setattr(owner, name, change.make(value))
 
 

@@ -34,7 +34,6 @@ from habana_tf.torch.strides import order_of_strides
 log = logging.getLogger("habana_tf")
 
 private_api.untraced("habana_tf")  # kernels and collectives run in the middle of what Dynamo traces
-private_api.trace_recurrent_layers()
 
 _OPTIONS = {"keep_input_mutations": True, "use_eager_fallback": True}
 """Habana's options that are known here, and their values where none is given."""

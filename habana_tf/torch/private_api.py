@@ -97,9 +97,3 @@ def behind_backward_pass(call: Callable[[], None]) -> bool:
         return False
     torch.autograd.Variable._execution_engine.queue_callback(call)
     return True
-
-
-def trace_recurrent_layers() -> None:
-    """Has Dynamo trace LSTM and GRU, which it runs op by op else: the device has ops of a whole layer
-    (see `recurrent`), where most backends would get a cell for each time step."""
-    torch._dynamo.config.allow_rnn = True

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 
 from habana_tf.host_changes import change
 from habana_tf.host_changes.change import PYTORCH, ChangeError, Group
-from habana_tf.torch.changes import accelerator, data_parallel, lightning, memory, modules, profiling, storages
+from habana_tf.torch.changes import (
+    accelerator,
+    compiling,
+    data_parallel,
+    lightning,
+    memory,
+    modules,
+    profiling,
+    storages,
+)
 
 __all__ = ["ALL", "AT_LOAD", "ChangeError", "install", "wanted"]
 
@@ -24,6 +33,7 @@ AT_LOAD: tuple[Group, ...] = (
     modules.PRINTING,
     profiling.PROFILER,
     accelerator.ACCELERATOR,
+    compiling.RECURRENT,
 )
 """Made when the device is loaded."""
 ALL: tuple[Group, ...] = (*AT_LOAD, *storages.GROUPS, *data_parallel.GROUPS, *lightning.GROUPS)
