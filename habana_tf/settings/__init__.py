@@ -9,7 +9,7 @@ must be read where it is used. And a recipe must not be reused under a setting t
 variable may be part of the recipe key.
 
 Invariants:
-- an unset or empty variable means its default; aliases are older names, tried in order after the name itself;
+- an unset or empty variable means its default; aliases are other names, tried in order after the name itself;
 - a value that is not allowed raises `SettingError`, which names the variable and what is allowed;
 - `key=True` puts the value into every recipe key. A variable that only decides *which* graph is compiled need not be
   there, because the cluster itself is in the key. Variables that the compiler reads but that are in no key are listed

@@ -34,25 +34,38 @@ class ValueKind(Generic[T_co]):
 
 class Setting(Generic[T]):
     """One environment variable: name, default, kind and meaning. key: whether the value is in every recipe's key.
-    aliases: older names."""
+    aliases: other names, tried in order after it; part: which entry of the first of them, a list with commas, it is."""
 
     def __init__(
-        self, name: str, default: T, kind: ValueKind[T], meaning: str, key: bool = False, aliases: tuple[str, ...] = ()
-    ) -> None:
+        self, name: str, default: T, kind: ValueKind[T], meaning: str, key: bool = False,
+        aliases: tuple[str, ...] = (), part: int | None = None,
+    ) -> None:  # fmt: skip
         self.name, self.default, self.meaning = name, default, meaning
         self.parse, self.allowed = kind.parse, kind.allowed
-        self.key, self.aliases = key, aliases
+        self.key, self.aliases, self.part = key, aliases, part
 
     def source(self) -> str | None:
         """The name under which the environment sets this variable now, or None when the default holds."""
-        return next((name for name in (self.name, *self.aliases) if os.environ.get(name, "").strip()), None)
+        return next((name for name in (self.name, *self.aliases) if self._text(name)), None)
+
+    def text(self) -> str:
+        """What the environment says, empty where the default holds."""
+        source = self.source()
+        return "" if source is None else self._text(source)
+
+    def _text(self, name: str) -> str:
+        text = os.environ.get(name, "").strip()
+        if self.part is None or name != self.aliases[0]:
+            return text
+        parts = text.split(",")
+        return parts[self.part].strip() if self.part < len(parts) else ""
 
     def get(self) -> T:
         """The value now. Raises `SettingError` for text that is not allowed."""
         source = self.source()
         if source is None:
             return self.default
-        text = os.environ[source].strip()
+        text = self._text(source)
         try:
             return self.parse(text)
         except ValueError as error:

@@ -24,6 +24,8 @@ _LOGS = "SynapseAI's logs; HABANA_SIM_LOG sets what habana_tf says"
 _NETWORK = "the network between cards is not simulated: gradients go through Horovod or TensorFlow's collectives"
 _DUMPS = "graphs are written where TF_DUMP_GRAPH_PREFIX says; habana-tf recipes report draws recipes"
 _ALWAYS = "is always so here"
+_QUEUES = "queues and passes of Habana's bridge for PyTorch; there are none like them here"
+_MIGRATION = 'torch.cuda does not mean HPU here: write "hpu" for "cuda"'
 _ONE_WAY = "chooses between ways in which Habana's bridge works; there is one way here"
 _CARD = "memory and streams of a real card; TensorFlow's allocator serves the simulated one"
 _TOPOLOGY = "the machine is described by HABANA_SIM_CHIP and HABANA_SIM_CARDS, and the launcher's ranks"
@@ -53,6 +55,10 @@ _WITHOUT_EFFECT = (
     ("libraries of TPC kernels are not loaded: `habana-tf build-kernel` makes one of kernels in C, and "
      "habana_tf.load_op_library loads it (docs/custom-ops.md)", "GC_KERNEL_PATH TPC_RUNNER"),
     ("of the container runtime; HABANA_VISIBLE_MODULES chooses cards here", "HABANA_VISIBLE_DEVICES"),
+    (_QUEUES, "PT_HPU_DYNAMIC_MAX_POLICY_ORDER PT_HPU_DYNAMIC_MIN_POLICY_ORDER "
+              "PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT PT_HPU_ENABLE_DYNAMIC_PASS_FALLBACK "
+              "PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES PT_HPU_MAX_COMPOUND_OP_SIZE PT_HPU_USE_PHILOX_NORMAL"),
+    (_MIGRATION, "PT_HPU_GPU_MIGRATION"),
     (_TOPOLOGY, "HCL_CONFIG_PATH HLS1_MODULE_CNT HLS1_MODULE_ID_LIST HLS_TYPE"),
     ("the plugin is found in the package", "BUILD_ROOT_LATEST TF_MODULES_DEBUG_BUILD TF_MODULES_RELEASE_BUILD"),
 )  # fmt: skip
@@ -66,12 +72,12 @@ _READ_BY_OTHERS = (
     ("Open MPI", "OMPI_MCA_btl_vader_single_copy_mechanism"),
 )  # fmt: skip
 
-_PREFIXES = ("HABANA_", "HBN_", "HCCL_", "HCL_", "HLS1_", "HLS_", "TF_HABANA_")
+_PREFIXES = ("HABANA_", "HBN_", "HCCL_", "HCL_", "HLS1_", "HLS_", "PT_HPU_", "TF_HABANA_")
 """Names that only Habana's software has."""
 _OURS = "HABANA_SIM_"
 _NO_SIGN = ("TF_DUMP_GRAPH_PREFIX", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 """Declared, but stock TensorFlow or the system reads them too."""
-_SIGNS = ("HABANA_", "HBN_", "HLS", "MULTI_HLS_IPS", "TF_")
+_SIGNS = ("HABANA_", "HBN_", "HLS", "MULTI_HLS_IPS", "PT_HPU_", "TF_")
 
 _NEAR = 0.9
 """How alike two names are, by difflib, of which one is a slip of the other: two letters of twenty that changed places

@@ -129,10 +129,17 @@ HABANA_SIM_PACKAGED_RECIPES = Setting(
 TF_RECIPE_CACHE_PATH = Setting(
     "TF_RECIPE_CACHE_PATH", None, kind.PATH,
     "Directory where compiled recipes are kept for later processes; unset keeps them in memory only.",
+    aliases=("PT_HPU_RECIPE_CACHE_CONFIG", "PT_RECIPE_CACHE_PATH"), part=0,
 )
 TF_RECIPE_CACHE_SIZE_MB = Setting(
     "TF_RECIPE_CACHE_SIZE_MB", 1024, kind.integer(1),
     "Size of the recipe cache in 2**20 bytes; beyond it the least recently used recipes are removed.",
+    aliases=("PT_HPU_RECIPE_CACHE_CONFIG", "PT_CACHE_FOLDER_SIZE_MB"), part=2,
+)
+PT_CACHE_FOLDER_DELETE = Setting(
+    "PT_CACHE_FOLDER_DELETE", False, kind.SWITCH,
+    "Whether a program of PyTorch begins with an empty recipe cache: the process of local rank 0 removes all recipes.",
+    aliases=("PT_HPU_RECIPE_CACHE_CONFIG",), part=1,
 )
 HABANA_SIM_CACHE_MODE = Setting(
     "HABANA_SIM_CACHE_MODE", "rw", kind.choice("rw", "ro", "refresh", "off"),

@@ -17,8 +17,8 @@ from habana_tf.card.timeline import process
 from habana_tf.hardware import claim, device_state
 from habana_tf.hardware.cards import Card, choice
 from habana_tf.resolver import memory_report
-from habana_tf.settings import PT_HPU_LAZY_MODE
-from habana_tf.torch import autocast, changes, held, hpu, pinned, private_api, serialization, told
+from habana_tf.settings import PT_HPU_LAZY_MODE, habana
+from habana_tf.torch import autocast, changes, cleared, held, hpu, pinned, private_api, serialization, told
 from habana_tf.torch.api import attached
 from habana_tf.torch.kernels import Kernels
 from habana_tf.torch.recording import Recorder
@@ -59,6 +59,8 @@ def load() -> Device:
         if not first <= private_api.release() <= last:
             _log.warning("PyTorch %s is not among the tested releases: it may work, or not", torch.__version__)
         log.configure()
+        habana.check()
+        cleared.clear_if_asked()
         device = Device()
         from torch._C._acc import DeviceGuard, PrivateUse1Hooks
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -75,6 +77,7 @@ def load() -> Device:
         device_state.set_loaded(device_state.PYTORCH)
         memory_report.add_source(functools.partial(held.source, device.memory))
         process.begin()
+        habana.announce()
         _device = device
         return device
 

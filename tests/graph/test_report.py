@@ -12,6 +12,7 @@ import tensorflow as tf
 from habana_tf.graph import pipeline, report
 from habana_tf.graph.census import Kind, readable, running
 from habana_tf.graph.reasons import REMEDIES, Reason
+from habana_tf.resolver import recompilations
 from habana_tf.resolver.recompilations import record_one_op
 from tests.child import python
 from tests.graph.harness import Item, build, v1
@@ -19,7 +20,9 @@ from tests.graph.harness import Item, build, v1
 
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
+    """Without the ops that files before this one have run in the same process."""
     report.reset()
+    recompilations.reset()
     yield
     report.reset()
 

@@ -157,3 +157,40 @@ def test_recipes_of_two_frameworks_are_told_apart(recipes: Path) -> None:
     at = lines[0].split().index("of")
     found = {line.split()[0]: line.split()[at] for line in lines[2:] if line.startswith(("torch_", "cluster_"))}
     assert {name.split("_")[0]: of for name, of in found.items()} == {"torch": "PyTorch", "cluster": "TensorFlow"}
+
+
+_STEP = """
+    import torch
+    import habana_frameworks.torch.core as htcore
+    from habana_tf.cache import stats
+
+    x = torch.ones(4, 8).to("hpu")
+    print("sum", (x * 3 + 1).tanh().sum().item(), "compiled", stats().counts().compiled)
+"""
+
+
+@needs_torch
+def test_habanas_configuration_of_the_cache_names_its_folder_and_clears_it(tmp_path: Path) -> None:
+    """PT_HPU_RECIPE_CACHE_CONFIG=path,delete,megabytes; rank 0 deletes, and no process that it starts."""
+    kept, cleared = f"{tmp_path},false,64", f"{tmp_path},True,64,false"
+
+    def compiled(config: str, **others: str) -> int:
+        done = python(_STEP, PT_HPU_LAZY_MODE="1", PT_HPU_RECIPE_CACHE_CONFIG=config, **others)
+        return int(done.stdout.split()[-1])
+
+    first = compiled(kept)
+    assert first > 0 and compiled(kept) == 0
+    assert compiled(cleared) == first and compiled(cleared, PT_CACHE_FOLDER_DELETE="0") == 0
+    rank_1 = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    launched = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "x"}
+    assert compiled(cleared, **rank_1, **launched) == 0
+    assert "64" in python("from habana_tf import settings; print(settings.TF_RECIPE_CACHE_SIZE_MB.get())",
+                          PT_HPU_RECIPE_CACHE_CONFIG=kept).stdout  # fmt: skip
+
+
+@needs_torch
+def test_variables_that_nothing_reads_are_said() -> None:
+    done = python(_STEP, PT_HPU_LAZY_MOD="1", PT_HPU_GPU_MIGRATION="1", HABANA_SIM_LOG="info")
+    assert "did you mean PT_HPU_LAZY_MODE?" in done.stderr and "PT_HPU_GPU_MIGRATION: no effect here" in done.stderr
+    wrong = python(_STEP, check=False, HABANA_SIM_CHIPP="gaudi3")
+    assert wrong.returncode and "did you mean HABANA_SIM_CHIP?" in wrong.stderr

@@ -76,14 +76,14 @@ def _variables() -> Iterator[str]:
     for setting in settings.declared():
         source = setting.source()
         if source is not None:
-            yield f"{source}={os.environ[source].strip()}" if setting.name in _SHOWN else f"{source} (set)"
+            yield f"{source}={setting.text()}" if setting.name in _SHOWN else f"{source} (set)"
     yield from (f"{name} (set)" for name in habana.set_in_vain())
 
 
 def _without_places(text: str) -> str:
     """`text` with the names of variables for their values, where these name a place, and ~ for the user's folder."""
-    for source in (setting.source() for setting in settings.declared() if setting.name not in _SHOWN):
-        value = os.environ[source].strip() if source else ""
+    for setting in (each for each in settings.declared() if each.name not in _SHOWN):
+        source, value = setting.source(), setting.text()
         for spelled in (os.path.abspath(os.path.expanduser(value)), value) if value else ():
             text = _replaced(spelled, f"${source}", text)
     return _replaced(os.path.expanduser("~"), "~", text)

@@ -16,8 +16,9 @@ def _torch(kept: dict[str, Any]) -> dict[str, Any]:
 def _hpu(kept: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    import habana_frameworks.torch.core  # noqa: F401  # loads the device
+    from habana_tf.torch import device
 
+    device.load()
     where = str((torch.zeros(2, device="hpu") + 1).device)
     return {"device": where}
 
