@@ -138,8 +138,9 @@ class TorchOp(ClusterOp):
 def _stored(
     record: RecordedOp, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext
 ) -> list[Node]:
-    """The contents of the storages that get the results. Of a storage of which several views are written, each has
-    those that are written before it."""
+    """The contents of the storages that get the results, bfloat16 rounded: inside a kernel it is a float32, whose
+    further digits would show in the next op unless a tensor holds the result. Of a storage of which several views are
+    written, each has those that are written before it."""
     b, given = context.b, dict(given)
     _, _, targets, results = record
     fresh = len(results) - len(targets)
@@ -148,7 +149,7 @@ def _stored(
         if node is None:
             out.append(b.const(0, from_label(label), shape))
             continue
-        node = b.expand(b.cast(node, from_label(label)), shape)
+        node = b.expand(b.map("stored", b.cast(node, from_label(label))), shape)
         if k >= fresh:
             contents, geometry, whole = targets[k - fresh]
             if contents is not None and 0 in shape:

@@ -30,7 +30,7 @@ def _common(x: Operand, y: Operand) -> DType:
 def _compared(fn: str) -> Lower:
     def lower(c: Call, x: Operand, y: Operand) -> Node:
         dtype = _common(x, y)
-        return c.b.binary(fn, c.rounded(c.node(x, dtype)), c.rounded(c.node(y, dtype)))
+        return c.b.binary(fn, c.node(x, dtype), c.node(y, dtype))
 
     return lower
 

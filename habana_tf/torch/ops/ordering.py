@@ -21,7 +21,6 @@ def _keyed(c: Call, x: Node) -> Node:
     if not x.dtype.is_float:
         return x if x.dtype is not DType.BOOL else c.b.cast(x, DType.U8)
     b = c.b
-    x = c.rounded(x)
     bits = b.map("bitcast", b.cast(x, DType.F32), dtype=DType.I32)
     zero = b.const(0, DType.I32, x.shape)
     bits = b.select(b.binary("eq", bits, b.const(-(1 << 31), DType.I32)), zero, bits)  # -0.0 is 0.0
@@ -77,7 +76,7 @@ def _extreme(c: Call, x: Node, dim: int, kind: str) -> list[Node]:
     axis = dim % x.rank
     if x.shape[axis] == 0:
         raise c.refused("an extreme of nothing")
-    plain = c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else c.rounded(x)
+    plain = c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else x
     made = c.b.reduce(kind, plain, [axis]), c.b.reduce(f"arg{kind}", plain, [axis])
     return [c.b.reshape(n, c.shape) for n in made]
 

@@ -56,7 +56,7 @@ def least_and_greatest(c: Call, x: Node, *, dim: int | None = None, keepdim: boo
 
 def _place(kind: str) -> Lower:
     def lower(c: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> Node:
-        x = c.rounded(_plain(c, x))
+        x = _plain(c, x)
         flat = c.b.reshape(x, (x.numel,)) if dim is None or not x.rank else x
         if dim is None or not x.rank:
             return c.b.reshape(c.b.reduce(kind, flat, [0]), c.shape)

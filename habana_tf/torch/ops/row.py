@@ -131,11 +131,6 @@ class Call:
         """An operand of a formula, in the accumulator type of `dtype` or of the first result."""
         return Term(self.b, self.node(x, (dtype or self.dtype).accumulator))
 
-    def rounded(self, x: Node) -> Node:
-        """x as it is in memory. Inside a kernel a bfloat16 is a float32 that is not rounded yet, which is neither equal
-        to the rounded greatest of its like, nor in its order among them."""
-        return self.b.map("stored", x) if x.dtype.is_short else x
-
     def elementwise(self, fn: str, *operands: Operand) -> Node:
         """A scalar function in the type of the first result."""
         terms = [self.term(x) for x in operands]
