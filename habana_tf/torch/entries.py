@@ -10,7 +10,7 @@ import torch
 from habana_tf.torch.inputs import Inputs
 from habana_tf.torch.kernel import WHOLE, Drawn, Kernel, NotRecorded, Number, Operand
 from habana_tf.torch.launch import Watched
-from habana_tf.torch.storage import Memory
+from habana_tf.torch.storage import Block, Memory
 
 
 class Entries:
@@ -24,12 +24,14 @@ class Entries:
         self._blocks = memory.blocks
         self._numbers: tuple[list[float], list[int]] = ([], [])
         self._watched: Watched | None = None
+        self._target: Block | None = None
+        self._overlaps = False
 
     def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All that a call's meaning depends on."""
         slots: list[Any] = [kernel.row.name]
         runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
-        literal = kernel.row.literal
+        literal, self._target, self._overlaps = kernel.row.literal, None, False
         for k, a in enumerate(args):
             if isinstance(a, tensor):
                 slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
@@ -44,6 +46,8 @@ class Entries:
                 slots.append(self._scalar(a))
             else:
                 slots.append(operand(a, name in targets) if isinstance(a, tensor) else self.other(a, name in targets))
+        if self._overlaps and slots[1][0] == WHOLE:  # the places of both decide whether it is right
+            slots[1] = operand(args[0], True)
         return tuple(slots)
 
     def other(self, a: Any, written: bool = False) -> Any:
@@ -66,6 +70,10 @@ class Entries:
             block.holds(t)
         shape = t.shape
         whole = shape == block.shape and t.is_contiguous()
+        if written:
+            self._target = block
+        elif block is self._target:
+            written = self._overlaps = True
         if value is None:
             if not whole and not written and (found := self.inputs.part(t, block)) is not None:
                 return found
@@ -76,6 +84,7 @@ class Entries:
         """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
         block = self.memory.of(t)
         if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
+            self._target = block
             return (WHOLE, block.shape, block.dtype)
         return self._operand(t, True)
 

@@ -12,7 +12,7 @@ import torch
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.dtypes import DType, from_label
-from habana_tf.torch import scopes, views
+from habana_tf.torch import scopes, taken, views
 from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Part, Where, tensor_at
@@ -88,7 +88,14 @@ class _Filling:
         step.record = (kernel.row.name, tuple(arguments), tuple(targets), (*given, *updated))
         step.new = tuple(self.new[place] for place in sorted(self.new))
         step.numbers = self.numbers[0], self.numbers[1]
-        self._rehearse()
+        try:
+            self._rehearse()
+        except (LoweringError, ShapeError):
+            raise  # the CPU computes it, or refuses it
+        except Exception:
+            taken.check(kernel.stock, args, kwargs, results, kernel.row.mixed)
+            raise
+        taken.check(kernel.stock, args, kwargs, results, kernel.row.mixed)
 
     def _check_types(self) -> None:
         met = list(tensors([self.args, self.kwargs]))

@@ -33,7 +33,7 @@ def _max(a: float | Term, b: float) -> float | Term:
     return a.max(b) if isinstance(a, Term) else max(a, b)
 
 
-@overload("native_batch_norm", writes=["running_mean", "running_var"], runtime=["momentum"], floats=True)
+@overload("native_batch_norm", writes=["running_mean", "running_var"], runtime=["momentum"], floats=True, mixed=True)
 def batch_norm(
     c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node | None, running_var: Node | None,
     training: bool, momentum: Operand, eps: float,
@@ -60,7 +60,7 @@ def batch_norm(
     return made
 
 
-@overload("_native_batch_norm_legit", runtime=["momentum"], floats=True)
+@overload("_native_batch_norm_legit", runtime=["momentum"], floats=True, mixed=True)
 def batch_norm_legit(
     c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
     momentum: Operand, eps: float,
@@ -68,7 +68,7 @@ def batch_norm_legit(
     return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)  # type: ignore[return-value]
 
 
-@overload("_native_batch_norm_legit_functional", runtime=["momentum"], floats=True)
+@overload("_native_batch_norm_legit_functional", runtime=["momentum"], floats=True, mixed=True)
 def batch_norm_functional(
     c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
     momentum: Operand, eps: float,
@@ -77,14 +77,14 @@ def batch_norm_functional(
     return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)  # type: ignore[return-value]
 
 
-@overload("_native_batch_norm_legit.no_stats", runtime=["momentum"], floats=True)
+@overload("_native_batch_norm_legit.no_stats", runtime=["momentum"], floats=True, mixed=True)
 def batch_norm_alone(
     c: Call, x: Node, weight: Node | None, bias: Node | None, training: bool, momentum: Operand, eps: float
 ) -> list[Node | None]:
     return batch_norm(c, x, weight, bias, None, None, training, momentum, eps)  # type: ignore[return-value]
 
 
-@overload("native_batch_norm_backward", floats=True)
+@overload("native_batch_norm_backward", floats=True, mixed=True)
 def batch_norm_backward(
     c: Call, dy: Node, x: Node, weight: Node | None, running_mean: Node | None, running_var: Node | None,
     save_mean: Node | None, save_invstd: Node | None, train: bool, eps: float, output_mask: Sequence[bool],
@@ -107,7 +107,7 @@ def batch_norm_backward(
     return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]
 
 
-@overload("native_layer_norm", floats=True)
+@overload("native_layer_norm", floats=True, mixed=True)
 def layer_norm(
     c: Call, x: Node, normalized_shape: Sequence[int], weight: Node | None, bias: Node | None, eps: float
 ) -> list[Node]:
@@ -124,7 +124,7 @@ def layer_norm(
     return [y.node, mean.node, inverse.node]
 
 
-@overload("native_layer_norm_backward", floats=True)
+@overload("native_layer_norm_backward", floats=True, mixed=True)
 def layer_norm_backward(
     c: Call, dy: Node, x: Node, normalized_shape: Sequence[int], mean: Node, rstd: Node, weight: Node | None,
     bias: Operand | None, output_mask: Sequence[bool],
@@ -143,7 +143,7 @@ def layer_norm_backward(
 # -- groups of channels -----------------------------------------------------------------------------------------
 
 
-@overload("native_group_norm", floats=True)
+@overload("native_group_norm", floats=True, mixed=True)
 def group_norm(
     c: Call, x: Node, weight: Node | None, bias: Node | None, n: int, channels: int, places: int, groups: int,
     eps: float,
@@ -165,7 +165,7 @@ def group_norm(
     return [b.reshape(y.node, x.shape), mean.flat([2, 3]).node, inverse.flat([2, 3]).node]
 
 
-@overload("native_group_norm_backward", floats=True)
+@overload("native_group_norm_backward", floats=True, mixed=True)
 def group_norm_backward(
     c: Call, dy: Node, x: Node, mean: Node, rstd: Node, weight: Node | None, n: int, channels: int, places: int,
     groups: int, output_mask: Sequence[bool],
@@ -193,7 +193,7 @@ def group_norm_backward(
 # -- a weight as a length and a direction -----------------------------------------------------------------------
 
 
-@overload("_weight_norm_interface", floats=True)
+@overload("_weight_norm_interface", floats=True, mixed=True)
 def weight_norm(c: Call, v: Node, g: Node, dim: int = 0) -> list[Node]:
     """v * g / |v|, and |v|, which has one value for each place of an axis."""
     t = c.term(v)
@@ -201,7 +201,7 @@ def weight_norm(c: Call, v: Node, g: Node, dim: int = 0) -> list[Node]:
     return [(t * (c.term(g) / length)).node, length.node]
 
 
-@overload("_weight_norm_interface_backward", floats=True)
+@overload("_weight_norm_interface_backward", floats=True, mixed=True)
 def weight_norm_backward(c: Call, dw: Node, v: Node, g: Node, norms: Node, dim: int) -> list[Node]:
     """With the direction u = v / |v|: dg = sum(dw * u), dv = g / |v| * (dw - u * dg)."""
     grad, length = c.term(dw, DType.F32), c.term(norms, DType.F32)

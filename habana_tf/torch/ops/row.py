@@ -44,7 +44,8 @@ class Row:
     writes: arguments that it writes and whose annotation in PyTorch's schema does not say so. stock: the overload by
     which other devices have it, where it is one for devices like this only; given: its arguments, from the row's.
     drops: the old contents of its first argument, which it writes, are not read. floats: it takes floating-point
-    numbers only; other types have CPU kernels.
+    numbers only; other types have CPU kernels. mixed: it takes float32 beside bfloat16, as other cards do, where
+    PyTorch's CPU wants one type.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Row:
     given: Callable[..., Sequence[Any]] | None = None
     drops: bool = False
     floats: bool = False
+    mixed: bool = False
     literal: Callable[[int | float], bool] | None = None
 
 
@@ -70,6 +72,7 @@ def overload(
     given: Callable[..., Sequence[Any]] | None = None,
     drops: bool = False,
     floats: bool = False,
+    mixed: bool = False,
     literal: Callable[[int | float], bool] | None = None,
 ) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; the other arguments are those of `Row`."""
@@ -78,7 +81,9 @@ def overload(
         for name in names:
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the table of overloads")
-            ROWS[name] = Row(name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, literal)
+            ROWS[name] = Row(
+                name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, mixed, literal
+            )
         return lower
 
     return add

@@ -1,0 +1,125 @@
+"""Wrong arguments are refused as on the CPU, before anything is computed: shapes, types, and views that overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.torch.child import HAS_TORCH, on_device
+
+if HAS_TORCH:
+    import torch
+    from torch.nn import functional as F
+
+SIZES = (4, 100)
+"""Calls are asked of the CPU as they are, and with shortened axes."""
+
+
+def _places(n: int, device: str) -> Any:
+    return torch.zeros(n, dtype=torch.int64, device=device)
+
+
+def _ones(*shape: int, device: str, dtype: Any = None) -> Any:
+    return torch.ones(shape, device=device, dtype=dtype)
+
+
+def _flat(device: str, count: int) -> Any:
+    return torch.zeros(count, device=device)
+
+
+WRONG: dict[str, Callable[[int, str], Any]] = {
+    "index_add: shape": lambda n, d: torch.zeros(3, 2, device=d).index_add(0, _places(1, d), _ones(1, n * n, device=d)),
+    "index_add: count": lambda n, d: torch.zeros(n, 2, device=d).index_add(0, _places(3, d), _ones(n, 2, device=d)),
+    "index_copy: shape": lambda n, d: torch.zeros(n, 2, device=d).index_copy(0, _places(2, d), _ones(2, n, device=d)),
+    "scatter: shape": lambda n, d: torch.zeros(n, 2, device=d).scatter(
+        0, _places(n, d).reshape(n, 1), _ones(1, 1, device=d)
+    ),
+    "index_put: shape": lambda n, d: torch.zeros(n, 2, device=d).index_put((_places(n, d),), _ones(n, 3, device=d)),
+    "index_add: types": lambda n, d: torch.zeros(n, device=d).index_add(
+        0, _places(n, d), _ones(n, device=d, dtype=torch.bfloat16)
+    ),
+    "index_put: types": lambda n, d: torch.zeros(n, device=d).index_put(
+        (_places(n, d),), _ones(n, device=d, dtype=torch.bfloat16)
+    ),
+    "mm: types": lambda n, d: _ones(n, n, device=d) @ _ones(n, n, device=d, dtype=torch.bfloat16),
+    "linear: types": lambda n, d: F.linear(_ones(n, n, device=d), _ones(n, n, device=d, dtype=torch.bfloat16)),
+    "conv: types": lambda n, d: F.conv1d(_ones(1, 3, n, device=d), _ones(2, 3, 3, device=d, dtype=torch.bfloat16)),
+    "bce: types": lambda n, d: F.binary_cross_entropy(_ones(n, device=d), _places(n, d)),
+    "cross_entropy: types": lambda n, d: F.cross_entropy(_ones(n, n, device=d), _places(n, d).int()),
+    "max of nothing": lambda n, d: torch.zeros(0, n, device=d).max(),
+    "max along nothing": lambda n, d: torch.zeros(0, n, device=d).max(0),
+    "- of truths": lambda n, d: _ones(n, device=d).bool() - _ones(n, device=d).bool(),
+    "shifted sum": lambda n, d: (a := _flat(d, n))[1:].add_(a[:-1]),
+    "sum with its transpose": lambda n, d: (a := _ones(n, n, device=d)).add_(a.t()),
+    "expanded": lambda n, d: _ones(1, device=d).expand(n).add_(1),
+    "copy to expanded": lambda n, d: _ones(1, device=d).expand(n).copy_(_ones(n, device=d)),
+    "shifted copy": lambda n, d: (a := _flat(d, n))[1:].copy_(a[:-1]),
+    "copy of its transpose": lambda n, d: (a := _ones(n, n, device=d)).copy_(a.t()),
+    "copy of a row": lambda n, d: (a := _ones(n, n, device=d)).copy_(a[0]),
+    "scatter of itself": lambda n, d: (a := _ones(n, n, device=d)).scatter_(0, torch.zeros_like(a).long(), a),
+    "index_add of itself": lambda n, d: (a := _ones(n, n, device=d)).index_add_(0, _places(n, d), a),
+    "addcmul of a part": lambda n, d: (a := _flat(d, n))[1:].addcmul_(a[:-1], a[:-1]),
+    "fill": lambda n, d: torch.ones(n, dtype=torch.int8, device=d).fill_(300),
+    "clamp": lambda n, d: torch.ones(n, dtype=torch.uint8, device=d).clamp(max=300),
+}
+
+
+def raised(call: Callable[[], Any]) -> Exception | None:
+    """What a call raises, or the host when it reads what the call makes."""
+    try:
+        made = call()
+        for t in made if isinstance(made, tuple) else (made,):
+            if isinstance(t, torch.Tensor):
+                t.cpu()
+    except Exception as why:
+        return why
+    return None
+
+
+@on_device(*WRONG)
+def test_wrong_calls_are_refused_in_the_cpus_words(name: str) -> None:
+    for n in SIZES:
+        wanted, got = (raised(lambda n=n, d=d: WRONG[name](n, d)) for d in ("cpu", "hpu"))
+        assert wanted is not None
+        assert type(got) is type(wanted), (n, wanted, got)
+        assert str(got) == str(wanted)
+
+
+@on_device()
+def test_a_right_call_before_a_wrong_one_of_the_same_shapes() -> None:
+    """Where a view begins is no part of a program, but whether it overlaps is."""
+    for n in SIZES:
+        z, x, y = torch.zeros(16 * n, device="hpu"), torch.zeros(n, n, device="hpu"), torch.zeros(n, n, device="hpu")
+        z[: 4 * n].add_(z[8 * n : 12 * n])
+        with pytest.raises(RuntimeError, match="single memory location"):
+            z[: 4 * n].add_(z[2 * n : 6 * n])
+        x.copy_(y.t())
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x.copy_(x.t())
+        x.copy_(y[0])
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x.copy_(x[0])
+        z[: 4 * n].add_(z[: 4 * n])
+        x.copy_(x)
+        assert x.add_(1).add_(x).cpu().eq(2).all()
+
+
+@on_device()
+def test_what_a_wrong_call_would_have_written_is_as_it_was() -> None:
+    near = [torch.zeros(3, 2, device="hpu") for _ in range(8)]
+    with pytest.raises(RuntimeError, match="source tensor shape must match"):
+        near[3].index_add_(0, _places(1, "hpu"), torch.ones(1, 10**6, device="hpu"))
+    assert all(not t.cpu().any() for t in near)
+
+
+@on_device()
+def test_zero_divisors_and_weights_are_no_matter_of_shapes() -> None:
+    """Kernels are asked with zeros, which some refuse."""
+    x = torch.tensor([7, 8, 9], device="hpu")
+    assert (x // torch.tensor([2, 3, 4], device="hpu")).tolist() == [3, 2, 2]
+    assert torch.tensor([0.0, 1.0], device="hpu").multinomial(1).tolist() == [1]
+    before = torch.get_rng_state()
+    torch.rand(3, device="hpu")
+    assert torch.equal(before, torch.get_rng_state())
