@@ -53,6 +53,8 @@ class Kernels:
             self._aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
         self._aten.impl("_copy_from_and_resize", self._copy_from, _KEY)
         self._aten.impl("_local_scalar_dense", self._item, _KEY)
+        for key in (_KEY, "Autograd" + _KEY):  # the second comes before a subclass is asked, which has no answer
+            self._aten.impl("_has_compatible_shallow_copy_type", _of_one_kind, key)
         own: dict[str, Kernel] = {}
         for name, row in sorted(rows().items()):
             if name == "copy_" or "::" in name and name not in own_ops.OPS:
@@ -190,6 +192,15 @@ class Kernels:
 
     def _item(self, t: torch.Tensor) -> Any:
         return fallback.host_view(self.recorder, t, False).item()
+
+
+def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether `one.data = other` may be: tensors of the host and of the device can become each other, as with devices
+    that PyTorch knows by name. So a module that is moved keeps its parameters, with all that refers to them."""
+    return all(
+        t.layout is torch.strided and t.device.type in ("cpu", "hpu") and not t.is_quantized and not t.is_nested
+        for t in (one, other)
+    )
 
 
 def _of_lists() -> list[Any]:

@@ -24,12 +24,10 @@ FOREIGN = "torch", "lightning", "pytorch_lightning", "transformers", "accelerate
 """Packages of others, which are changed by the list alone."""
 ELSEWHERE = {
     ("compile_backend.py", "torch._dynamo.config.compiled_autograd"),
-    ("moved_modules.py", "torch.__future__.set_swap_module_params_on_conversion"),
     ("pinned.py", "a kernel of the CPU"),
     ("recurrent.py", "a kernel of the CPU"),
 }
-"""What a program asks for by a call of Habana's; a switch that is given back before the function that sets it returns;
-what the group pinned_memory registers; kernels of ops of our own."""
+"""What a program asks for by a call of Habana's; what the group pinned_memory registers; kernels of ops of our own."""
 
 
 def _names(tree: ast.Module) -> dict[str, str]:

@@ -28,7 +28,6 @@ AT_LOAD: tuple[Group, ...] = (
     memory.PINNED,
     memory.COPIES,
     modules.AUTOCAST,
-    modules.PARAMETERS,
     modules.TRANSFORMERS,
     modules.PRINTING,
     profiling.PROFILER,

@@ -9,7 +9,6 @@ import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
 from habana_tf.torch import autocast
-from habana_tf.torch.moved_modules import keeping_parameters
 
 
 def _shown_from_cpu(original: Any) -> Any:
@@ -32,10 +31,6 @@ def _forgetting(original: Any) -> Any:
 AUTOCAST = Group(
     "autocast_weights", "cast weights outlive the autocast that cast them",
     (Change("torch", "clear_autocast_cache", _forgetting),), numbers=True, host=PYTORCH,
-)  # fmt: skip
-PARAMETERS = Group(
-    "module_parameters", "an optimizer made before `module.to` trains nothing",
-    (Change("torch.nn.modules.module", "Module._apply", keeping_parameters),), numbers=True, host=PYTORCH,
 )  # fmt: skip
 TRANSFORMERS = Group(
     "transformer_parts", "nn.TransformerEncoder in eval mode runs on the CPU: a layer is one op, which has no program",
