@@ -88,7 +88,7 @@ def nll_loss(c: Call, x: Node, target: Node, weight: Node | None, reduction: int
     rows, labels = _rows(c, x, target)
     is_label, counts = _labels(c, labels, rows.shape[1], ignore_index)
     weights = _row_weights(c, is_label, counts, weight)
-    losses = -is_label.where(c.term(rows), 0.0).sum([1]) * weights
+    losses = counts.where(-is_label.where(c.term(rows), 0.0).sum([1]) * weights, 0.0)
     total = weights.sum([0, 1]).flat([0, 1])
     if reduction == _NONE:
         return [c.b.reshape(losses.node, c.shape), c.b.const(0, DType.F32, c.results[1][0])]
@@ -106,7 +106,8 @@ def nll_loss_backward(
     weights = _row_weights(c, is_label, counts, weight)
     grad = c.term(b.reshape(dy, (dy.numel, 1)))
     each = grad * weights if reduction != _MEAN else grad * weights / c.term(total)
-    made = is_label.where(-Term(b, b.expand(each.node, rows.shape)), 0.0).node
+    each = counts.where(-each, 0.0)
+    made = is_label.where(Term(b, b.expand(each.node, rows.shape)), 0.0).node
     if x.rank <= 2:
         return b.reshape(made, x.shape)
     inside = b.reshape(made, (x.shape[0], *x.shape[2:], x.shape[1]))

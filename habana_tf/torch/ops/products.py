@@ -27,8 +27,11 @@ def bmm(c: Call, a: Node, b: Node) -> Node:
     return _product(c, a, b)
 
 
-@overload("addmm", "addmm_", runtime=["beta", "alpha"], floats=True)
-@overload("baddbmm", "baddbmm_", runtime=["beta", "alpha"], floats=True)
+def _is_0(n: float) -> bool:
+    return n == 0
+
+
+@overload(*both("addmm", "baddbmm"), runtime=["beta", "alpha"], floats=True, literal=_is_0)
 def addmm(c: Call, x: Node, a: Node, b: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
     return _scaled_sum(c, x, _product(c, a, b), beta, alpha)
 
@@ -48,26 +51,26 @@ def dot(c: Call, x: Node, y: Node) -> Node:
 
 
 def _scaled_sum(c: Call, x: Operand, made: Node, beta: Operand, alpha: Operand) -> Node:
-    """beta * x + alpha * made; x is not read where beta is 0."""
+    """beta * x + alpha * made. Where beta is 0, x is not read: it may be memory that was never written."""
     product = c.term(made) if alpha == 1 else c.term(made) * c.term(alpha)
     if beta == 0:
         return product.node
     return (product + (c.term(x) if beta == 1 else c.term(x) * c.term(beta))).node
 
 
-@overload(*both("addmv"), floats=True)
-def addmv(c: Call, x: Node, a: Node, y: Node, beta: float = 1, alpha: float = 1) -> Node:
+@overload(*both("addmv"), runtime=["beta", "alpha"], floats=True, literal=_is_0)
+def addmv(c: Call, x: Node, a: Node, y: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
     return _scaled_sum(c, x, _by_vector(c, a, y), beta, alpha)
 
 
-@overload(*both("addr"), floats=True)
-def addr(c: Call, x: Node, a: Node, y: Node, beta: float = 1, alpha: float = 1) -> Node:
+@overload(*both("addr"), runtime=["beta", "alpha"], floats=True, literal=_is_0)
+def addr(c: Call, x: Node, a: Node, y: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
     made = c.term(c.b.reshape(a, (*a.shape, 1))) * c.term(y)
     return _scaled_sum(c, x, made.node, beta, alpha)
 
 
-@overload(*both("addbmm"), floats=True)
-def addbmm(c: Call, x: Node, a: Node, y: Node, beta: float = 1, alpha: float = 1) -> Node:
+@overload(*both("addbmm"), runtime=["beta", "alpha"], floats=True, literal=_is_0)
+def addbmm(c: Call, x: Node, a: Node, y: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
     made = c.b.contract(a, y, Contraction((0, 1, 2), (0, 2, 3), (1, 3), a.dtype.accumulator))
     return _scaled_sum(c, x, made, beta, alpha)
 
