@@ -57,7 +57,8 @@ FIRST_PRODUCTS = 48
 """The same of products: code for known sizes is the faster, and the convolutions of a network have some thirty."""
 FIRST_WALKED = 6
 """Signatures of a cluster that have recipes of their own before products are walked in a range of them, which makes
-these products up to 1.4 times as slow (see `compiler.symbolic_products`)."""
+these products up to 1.4 times as slow (see `compiler.symbolic_products`). A front end that names earlier signatures has
+seen that the weights stay, so that the sizes of pictures change: there is no waiting then."""
 MOST_WALKED = 8
 """How often that is tried in vain."""
 MOST_ALONE = 64
@@ -128,7 +129,8 @@ def ranged(
     if not earlier:
         another = any(c.input == request.cluster.inputs[k].name for c in changed for k in variables)
         return None, "another model of these ops: a variable's shape differs" if another else request.cluster.alone
-    return _guessed(ranges, request, computed, earlier, met, goal, walked=len(comparable) >= FIRST_WALKED)
+    walked = bool(request.cluster.earlier) or len(comparable) >= FIRST_WALKED
+    return _guessed(ranges, request, computed, earlier, met, goal, walked)
 
 
 def ranged_alone(
@@ -138,7 +140,7 @@ def ranged_alone(
     signatures for which it got one before.
 
     An op stands in many places of a program, so that some shapes of it are no sign of sizes that change: the first
-    ones have recipes of their own.
+    ones have recipes of their own, but where the front end says which earlier ones are of one range with it.
     """
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, []
@@ -146,10 +148,12 @@ def ranged_alone(
     ranges = ranges_of(json.dumps(computed))
     if (found := _taken(ranges, request, computed, met, goal)) is not None:
         return found, []
-    own = ranges.alone
-    earlier = kin(met, own, [k for k, a in enumerate(request.cluster.inputs) if a.variable])
+    own, known = ranges.alone, request.cluster.earlier
+    variables = [k for k, a in enumerate(request.cluster.inputs) if a.variable and not known]
+    earlier = kin(met, [*known, *own], variables)
     ranges.alone = [*(s for s in own if s != met), met][-MOST_ALONE:]
-    if len(earlier) < (FIRST_PRODUCTS if any(n.op is Op.CONTRACT for n in program.nodes()) else FIRST_ALONE):
+    first = FIRST_PRODUCTS if any(n.op is Op.CONTRACT for n in program.nodes()) else FIRST_ALONE
+    if not known and len(earlier) < first:
         return None, own
     return _guessed(ranges, request, computed, earlier[-MOST_SIGNATURES:], met, goal, walked=True)[0], own
 

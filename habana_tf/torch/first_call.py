@@ -51,6 +51,7 @@ class _Filling:
         self.step, self.kernel, self.entry = step, kernel, entry
         self.args, self.kwargs, self.memory = args, kwargs, memory
         self.new: dict[int, tuple[tuple[int, ...], str]] = {}
+        self.parameters: list[int] = []
         self.numbers = [0, 0]
         self.contents: dict[Any, tuple[tuple[int, ...], str]] = {}
 
@@ -87,6 +88,7 @@ class _Filling:
         updated = [(tuple(self._get(w).shape), PRIMITIVE[self._get(w).dtype].label, None) for w in step.written]
         step.record = (kernel.row.name, tuple(arguments), tuple(targets), (*given, *updated))
         step.new = tuple(self.new[place] for place in sorted(self.new))
+        step.parameters = tuple(self.parameters)
         step.numbers = self.numbers[0], self.numbers[1]
         try:
             self._rehearse()
@@ -131,6 +133,8 @@ class _Filling:
         self.contents[ref] = shape, PRIMITIVE[block.dtype].label
         if contents.first if part else len(contents) == 4:
             self.new[ref[1]] = self.contents[ref]
+            if isinstance(a if a._base is None else a._base, torch.nn.Parameter):
+                self.parameters.append(ref[1])
         if view and 0 not in view[0] and views.layout(math.prod(shape), (view[0], view[1], view[2])) is None:
             raise NotRecorded("a view's strides are no part of a grid: its elements overlap, or have uneven gaps")
         return ("value", ref, tuple(view) if view else None)

@@ -28,9 +28,14 @@ def source(memory: Memory) -> tuple[int, int, dict[str, int]]:
 
 def weights(memory: Memory, blocks: Sequence[Block]) -> set[int]:
     """Which of these blocks are under parameters of modules."""
-    parameters = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Parameter)]
+    kinds = _with_subclasses(torch.nn.Parameter)
+    parameters = [each for each in gc.get_referrers(*kinds) if type(each) in kinds]  # an object refers to its class
     addresses = {t.untyped_storage().data_ptr() for t in parameters if t.device.type == "hpu"}
     return {k for k, block in enumerate(blocks) if block.address in addresses}
+
+
+def _with_subclasses(kind: type) -> set[type]:
+    return {kind}.union(*map(_with_subclasses, kind.__subclasses__()))
 
 
 def _state(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[Any]:

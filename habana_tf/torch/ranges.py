@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,7 +30,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.torch.cluster import SIZE, Recording, TorchCluster, cluster_of, signature
 from habana_tf.torch.sizes import numbers_of, replaced
 
-MOST_STRUCTURES = 256
+MOST_STRUCTURES = 2048
 """Structures that are remembered, those met last."""
 MOST_MET = 4
 """Recordings of a structure that are compared with a new one, the last ones."""
@@ -80,7 +80,7 @@ class Structures:
         cluster is for these sizes only. weights: gives the inputs that are weights; asked where sizes differ. The
         recording is remembered."""
         met = signature(recording)
-        if not settings.TF_ENABLE_DYNAMIC_SHAPES.get() or len(recording.ops) < 2:
+        if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
             return cluster_of(recording), met, None
         form, found, arguments = numbers_of(recording)
         numbers = np.array(found, np.int64)
@@ -113,14 +113,29 @@ class Structures:
         others = [m for m in known.met if not np.array_equal(m, numbers)]
         if not others:
             return ""
-        own = _of_inputs(recording, {*weights(), *(k for k in recording.updates if k >= 0)})
-        kin = [m for m in others if _kin(m, numbers, own, arguments)]
+        own = _own(recording, weights) if _shapes_differ(recording, numbers, others) else ()
+        fixed = _of_inputs(recording, own)
+        kin = [m for m in others if _kin(m, numbers, fixed, arguments)]
         if not kin:
             return ""
         made = _sized(recording, numbers, kin)
         if isinstance(made, _Sized):
             known.sized = [*known.sized, made][-MOST_CLUSTERS:]
         return made
+
+
+def _shapes_differ(recording: Recording, numbers: Numbers, others: Sequence[Numbers]) -> bool:
+    """Whether inputs have other shapes than in earlier recordings."""
+    count = sum(len(shape) for shape, _ in recording.inputs)
+    return any((numbers[:count] != m[:count]).any() for m in others)
+
+
+def _own(recording: Recording, weights: Callable[[], Collection[int]]) -> Collection[int]:
+    """The inputs whose sizes are a model's: weights, and what is updated as they are. Of an op by itself only what came
+    as a parameter: to look for the weights of the process takes as long as to compile two of them."""
+    if len(recording.ops) == 1:
+        return recording.parameters
+    return {*weights(), *(k for k in recording.updates if k >= 0)}
 
 
 def _of_inputs(recording: Recording, inputs: Collection[int]) -> NDArray[np.intp]:

@@ -15,16 +15,18 @@ class Step:
     """index: which op of its recording it is. then: what may follow, by entry. launches: programs that end here, by the
     contents that they give and the inputs that these replace.
 
-    record: the op as data; new: inputs that it is the first to read, and numbers that it reads. refused: why no program
-    can have it; empty where one can. fresh: of each new result what `Memory.tensor` takes. written, returned: the
-    arguments that it writes, and gives back. single: whether it returns one value and not a tuple. scope: see `scopes`.
-    plain: whether a new tensor is all that it makes and writes.
+    record: the op as data; new: inputs that it is the first to read, and parameters: those of them that came as
+    parameters of modules; numbers: how many it reads at run time. refused: why no program can have it; empty where one
+    can. fresh: of each new result what `Memory.tensor` takes. written, returned: the arguments that it writes, and
+    gives back. single: whether it returns one value and not a tuple. scope: see `scopes`. plain: whether a new tensor
+    is all that it makes and writes.
     """
 
     index: int
     before: Step | None = None
     record: RecordedOp | None = None
     new: tuple[tuple[tuple[int, ...], str], ...] = ()
+    parameters: tuple[int, ...] = ()
     numbers: tuple[int, int] = (0, 0)
     refused: str = ""
     fresh: tuple[Any, ...] = ()
@@ -53,4 +55,7 @@ class Step:
         floats, integers = (sum(s.numbers[k] for s in path) for k in (0, 1))
         outputs = tuple(value for value, _ in wanted)
         updates = tuple(update for _, update in wanted)
-        return Recording(inputs, floats, integers, tuple(ops), outputs, updates, tuple(s.scope for s in path))
+        return Recording(
+            inputs, floats, integers, tuple(ops), outputs, updates, tuple(s.scope for s in path),
+            parameters=tuple(k for s in path for k in s.parameters),
+        )  # fmt: skip
