@@ -67,6 +67,7 @@ NEVER = {
     "make sanitize": "builds anew and takes minutes; the script judges itself by a planted race",
     "python tests/benchmarks/examples.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
+    "python tests/benchmarks/torch_single_ops.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/sum_errors.py": "tests/compiler/test_sum_errors.py holds what it shows",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
     'make bench ARGS="--framework torch"': "measures, as above; tests/benchmarks has its parts",

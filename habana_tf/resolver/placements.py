@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from habana_tf.cluster.cluster import Cluster
@@ -18,6 +18,8 @@ MOST_PROGRAMS = 256
 """Programs of several ops that are remembered one by one, the last ones; earlier ones are counted."""
 MOST_LAYERS = 8
 """Layers that are remembered for an op and a reason."""
+MOST_ASKED = 256
+"""Calls of an op that are asked for their layer."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +85,17 @@ def note_program(cluster: Cluster, scopes: Sequence[str] = ()) -> None:
             _earlier += 1
 
 
-def note_cpu_op(op: str, framework: str, reason: str, layer: str = "") -> bool:
-    """Counts an op that ran on the CPU; whether that is the first time, for this reason."""
+def note_cpu_op(op: str, framework: str, reason: str, layer: Callable[[], str] = str) -> bool:
+    """Counts an op that ran on the CPU; whether that is the first time, for this reason. layer: says which layer the op
+    is of; asked at the first calls only, because it may take longer than the op."""
     key = op, framework, reason
     with _lock:
         _cpu[key] += 1
+        count = _cpu[key]
         known = _layers.setdefault(key, {})
-        if layer and len(known) < MOST_LAYERS:
-            known[layer] = None
-        return _cpu[key] == 1
+        if count <= MOST_ASKED and len(known) < MOST_LAYERS and (name := layer()):
+            known[name] = None
+        return count == 1
 
 
 def placements() -> Placements:

@@ -123,7 +123,7 @@ def _keep_orders(graph: torch.fx.Graph) -> None:
         traced = node.meta.get("val")
         if node.op != "call_function" or not isinstance(traced, torch.Tensor) or traced.device.type != "hpu":
             continue
-        order = order_of_strides([_hint(n) for n in traced.shape], [_hint(n) for n in traced.stride()])
+        order = order_of_strides(tuple(map(_hint, traced.shape)), tuple(map(_hint, traced.stride())))
         if order is None:
             continue
         with graph.inserting_after(node):

@@ -6,10 +6,11 @@ new blocks. Each op is told of once, with the reason, and counted for the placem
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,6 +19,7 @@ from habana_tf.reports.layer_names import layer
 from habana_tf.resolver import placements
 from habana_tf.torch import random_state, scopes, told
 from habana_tf.torch.recording import Recorder
+from habana_tf.torch.strides import order_of_strides
 
 log = logging.getLogger("habana_tf")
 
@@ -25,49 +27,86 @@ NO_ROW = "it has no row in the table of overloads"
 SETTING = "PT_HPU_PLACE_ON_CPU keeps it there"
 
 
+_ALONE = 1 << 20
+"""Bytes up to which one thread copies: to wake others takes longer."""
+
+
 def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
     """The results of an overload on the CPU, as tensors of the device."""
     if recorder.unrun is not None:
         return recorder.unrun.left_to_cpu(overload, args, kwargs)
-    if placements.note_cpu_op(str(overload), device_state.PYTORCH, why, layer(scopes.now())):
-        log.warning("%s runs on the CPU: %s", overload, why)
-    given = any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))
-    drawn = torch.Tag.nondeterministic_seeded in overload.tags and not given
+    schema = _schema(overload)
+    if placements.note_cpu_op(schema.name, device_state.PYTORCH, why, _layer):
+        log.warning("%s runs on the CPU: %s", schema.name, why)
+    drawn = schema.random and not any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))
     if drawn and recorder.noting is not None:
         recorder.noting.random(overload)
-    with recorder.lock, told.on_cpu(str(overload)), random_state.on_cpu() if drawn else nullcontext():
-        return _Host(recorder, overload).call(args, kwargs)
+    with recorder.lock, told.on_cpu(schema.name):
+        if not drawn:
+            return _Host(recorder, overload, schema).call(args, kwargs)
+        with random_state.on_cpu():
+            return _Host(recorder, overload, schema).call(args, kwargs)
+
+
+def _layer() -> str:
+    return layer(scopes.now())
+
+
+class _Argument(NamedTuple):
+    """name, whether it is a tensor; whether a call writes it, and may give it another size."""
+
+    name: str
+    tensor: bool
+    written: bool
+    out: bool
+
+
+class _Schema(NamedTuple):
+    """What a call asks of an overload. random: whether it draws random numbers."""
+
+    name: str
+    random: bool
+    arguments: tuple[_Argument, ...]
+    by_name: dict[str, _Argument]
+
+
+@functools.cache
+def _schema(overload: Any) -> _Schema:
+    """Asked of PyTorch once: each look at an overload's arguments makes them anew."""
+    arguments = []
+    for a in overload._schema.arguments:
+        written = a.alias_info is not None and a.alias_info.is_write
+        tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
+        arguments.append(_Argument(a.name, tensor, written, written and a.is_out))
+    random = torch.Tag.nondeterministic_seeded in overload.tags
+    return _Schema(str(overload), random, tuple(arguments), {a.name: a for a in arguments})
 
 
 class _Host:
     """One call. twins: by the identity of a counterpart on the CPU the tensor of the device."""
 
-    def __init__(self, recorder: Recorder, overload: Any) -> None:
-        self.recorder, self.overload = recorder, overload
+    def __init__(self, recorder: Recorder, overload: Any, schema: _Schema) -> None:
+        self.recorder, self.overload, self.schema = recorder, overload, schema
         self.twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.types: set[torch.dtype] = set()
         self.outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        given: list[Any] = []
+        arguments, by_name = self.schema.arguments, self.schema.by_name
         self.types = {t.dtype for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)}
-        arguments = self.overload._schema.arguments
-        for a, value in zip(arguments, args, strict=False):
-            given.append(self._to_host(value, a))
-        by_name = {a.name: a for a in arguments}
+        given = [self._to_host(value, a) for a, value in zip(arguments, args, strict=False)]
         named = {name: self._to_host(value, by_name.get(name)) for name, value in kwargs.items()}
         made = self.overload(*given, **named)
         for device, host in self.outputs:
             self._resized(device, host)
         return self._to_device(made)
 
-    def _to_host(self, value: Any, argument: Any) -> Any:
+    def _to_host(self, value: Any, argument: _Argument | None) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type == "hpu":
-            written = argument is not None and argument.alias_info is not None and argument.alias_info.is_write
-            return self._twin(value, written, written and argument.is_out)
+            return self._twin(value, argument is not None and argument.written, argument is not None and argument.out)
         if isinstance(value, (list, tuple)):
             return [self._to_host(x, argument) for x in value]
-        if isinstance(value, (bool, int, float, complex)) and argument is not None and _takes_tensor(argument):
+        if isinstance(value, (bool, int, float, complex)) and argument is not None and argument.tensor:
             return torch.scalar_tensor(value, dtype=self._kind(value), device="cpu")
         if isinstance(value, torch.device) and value.type == "hpu":
             return torch.device("cpu")
@@ -105,17 +144,12 @@ class _Host:
         return made
 
 
-def _takes_tensor(argument: Any) -> bool:
-    return str(argument.type) in ("Tensor", "Optional[Tensor]")
-
-
 def host_view(recorder: Recorder, t: torch.Tensor, write: bool) -> torch.Tensor:
     """A tensor of the CPU on the memory of one of the device, with the values that this has now."""
     block = recorder.settle(t, write)
     if not t.numel():
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
-    flat = block.host()[: block.size // t.element_size() * t.element_size()].view(t.dtype)
-    made = flat.as_strided(t.shape, t.stride(), t.storage_offset())
+    made = block.viewed(t)
     if t.is_conj():
         made = made.conj()
     return torch._neg_view(made) if t.is_neg() else made
@@ -123,6 +157,23 @@ def host_view(recorder: Recorder, t: torch.Tensor, write: bool) -> torch.Tensor:
 
 def to_device(recorder: Recorder, t: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor of the CPU on the device, with its strides where these are dense."""
-    made = torch.empty_strided(t.shape, torch.empty_like(t).stride(), dtype=t.dtype, device="hpu")
-    host_view(recorder, made, True).copy_(t)
+    shape, strides = tuple(t.shape), t.stride()
+    if order_of_strides(shape, strides) is None:
+        strides = torch.empty_like(t).stride()
+    made, block = recorder.tensor(shape, strides, t.dtype)
+    if t.numel():
+        recorder.memory.count(block)
+        copy(t, block.viewed(made))
     return made
+
+
+def copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copies elements between tensors of the CPU. Few that lie alike are one piece for one thread: to wake the others
+    takes longer than the copy, many times longer where another program has their cores."""
+    alike = source.dtype is target.dtype and source.shape == target.shape and source.stride() == target.stride()
+    turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg()
+    size = source.nbytes
+    if size <= _ALONE and alike and not turned and order_of_strides(tuple(source.shape), source.stride()) is not None:
+        ctypes.memmove(target.data_ptr(), source.data_ptr(), size)
+    else:
+        target.copy_(source)

@@ -19,7 +19,7 @@ from habana_tf.torch.fused import Fused
 from habana_tf.torch.kernel import Kernel, NotRecorded, overload_of
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.recording import Recorder
-from habana_tf.torch.strides import contiguous_strides, order_of_strides
+from habana_tf.torch.strides import contiguous_strides
 
 _KEY = "PrivateUse1"
 _VIEWS = ("view", "view_as_real", "view_as_complex", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype",
@@ -146,13 +146,8 @@ class Kernels:
         kind = dtype or torch.get_default_dtype()
         if kind not in DLPACK:
             raise TypeError(f"HPU has no tensors of {kind}")
-        count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        order = order_of_strides(shape, strides)
-        held = (count,) if order is None else tuple(shape[k] for k in order)
         with self.recorder.lock:
-            recorder = self.recorder
-            recorder.collect()
-            return recorder.memory.tensor(shape, strides, kind, count * DLPACK[kind][1] // 8, held)[0]
+            return self.recorder.tensor(shape, strides, kind)[0]
 
     def _resize(self, t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
         """Another size of the same memory. Where that is too small, of new memory with the old elements in front, which
@@ -183,11 +178,11 @@ class Kernels:
             given = fallback.host_view(self.recorder, source, False) if source.device.type == "hpu" else source
             to = fallback.host_view(self.recorder, target, True)
             with told.copied(EventKind.TO_CARD, to.nbytes):
-                to.copy_(given)
+                fallback.copy(given, to)
         else:
             taken = fallback.host_view(self.recorder, source, False)
             with told.copied(EventKind.FROM_CARD, taken.nbytes):
-                target.copy_(taken)
+                fallback.copy(taken, target)
         return target
 
     def _item(self, t: torch.Tensor) -> Any:

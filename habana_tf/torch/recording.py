@@ -18,6 +18,7 @@ forward and the backward pass are one program, and what the one saves for the ot
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,13 +29,15 @@ import torch
 
 from habana_tf.torch import private_api
 from habana_tf.torch.bound import Bound, Stretch
+from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.entries import Entries
 from habana_tf.torch.first_call import step_of
 from habana_tf.torch.graphs_of_step import Graphs, Kind
 from habana_tf.torch.kernel import MOST_NUMBERS, Drawn, Kernel, NotRecorded, tensor_at
 from habana_tf.torch.launch import Launch, Watched, aligned
 from habana_tf.torch.step import Step
-from habana_tf.torch.storage import Block, Memory
+from habana_tf.torch.storage import Block, Memory, Shape
+from habana_tf.torch.strides import order_of_strides
 
 MOST_OPS = 20_000
 """Ops that a program may have; a recording ends after so many."""
@@ -211,6 +214,17 @@ class Recorder(Entries):
     def waiting(self) -> bool:
         """Whether something is recorded that has not run."""
         return self._step is not self._root
+
+    def tensor(self, shape: Shape, strides: Shape, dtype: torch.dtype) -> tuple[torch.Tensor, Block]:
+        """A new tensor that nothing has written, and its block."""
+        order = order_of_strides(shape, strides)
+        if order is None:
+            count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+            held: Shape = (count,)
+        else:
+            count, held = math.prod(shape), tuple(map(shape.__getitem__, order))
+        self.collect()
+        return self.memory.tensor(shape, strides, dtype, count * DLPACK[dtype][1] // 8, held)
 
     def collect(self) -> None:
         """Takes back the memory of tensors that are gone, but for what the program has still to read."""

@@ -67,6 +67,13 @@ class Block:
         whole = t.is_contiguous() and t.numel() * t.element_size() == self.size
         self.shape = tuple(t.shape) if whole else (self.size // t.element_size(),)
 
+    def viewed(self, t: torch.Tensor) -> torch.Tensor:
+        """A tensor of the CPU on the memory of one that is here."""
+        code, bits = DLPACK[t.dtype]
+        address = self.address + t.storage_offset() * t.element_size()
+        made: torch.Tensor = torch._C._from_dlpack(_bridge.lend(address, _HOST, code, bits, t.shape, t.stride(), False))
+        return made
+
     def host(self) -> torch.Tensor:
         """Its bytes as a tensor of the CPU, on the same memory."""
         capsule = _bridge.lend(self.address, _HOST, 1, 8, (self.size,), (1,), False)

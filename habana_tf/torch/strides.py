@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 
 
-def order_of_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
+@functools.lru_cache(maxsize=4096)
+def order_of_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
     """The axes of a tensor as its storage holds them; None where its strides are not dense."""
     order = tuple(sorted(range(len(shape)), key=lambda k: (-strides[k], -shape[k], k)))
     step = 1
@@ -16,7 +17,8 @@ def order_of_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int,
     return order
 
 
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+@functools.lru_cache(maxsize=4096)
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a tensor that is held row by row."""
     strides = []
     step = 1

@@ -13,13 +13,18 @@ SCRIPT = Path(__file__).with_name("single_ops.py")
 
 
 @pytest.mark.rest
-def test_the_slowest_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+def test_the_slowest_first(framework: str, tmp_path: Path) -> None:
+    pytest.importorskip(framework)
     file = tmp_path / "ops.json"
-    command = [sys.executable, str(SCRIPT), "--ops", "roll", "one channel", "--threads", "1", "--json", str(file)]
+    script = SCRIPT if framework == "tensorflow" else SCRIPT.with_name("torch_single_ops.py")
+    second = "one channel" if framework == "tensorflow" else "one_hot"
+    command = [sys.executable, str(script), "--ops", "roll", second, "--threads", "1", "--json", str(file)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert sorted(line["op"] for line in lines) == ["one channel", "roll"] and len(printed) == 3
-    assert [line["ratio"] for line in lines] == sorted(line["stock_ms"] / line["hpu_ms"] for line in lines)
+    assert sorted(line["op"] for line in lines) == [second, "roll"] and len(printed) == 3
+    stock = "stock_ms" if framework == "tensorflow" else "cpu_ms"
+    assert [line["ratio"] for line in lines] == sorted(line[stock] / line["hpu_ms"] for line in lines)
     assert all(line["hpu_ms"] > 0 for line in lines)
 
 

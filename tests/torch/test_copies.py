@@ -1,0 +1,61 @@
+"""Copies between the host and the device, and results of ops on the CPU: elements and strides are the CPU's."""
+
+from __future__ import annotations
+
+from tests.torch.child import HAS_TORCH, on_device
+
+if HAS_TORCH:
+    import torch
+
+
+def _layouts() -> list[torch.Tensor]:
+    x, pairs = torch.randn(6, 8), torch.randn(3, 4, dtype=torch.complex64)
+    big = torch.randn(600, 700)  # more than one thread copies
+    return [
+        x, x.t(), x[1:4, 2:5], x[::2], x[0], x[2, 3], x[:0], x[:, :0].t(), x[:, :1].expand(6, 8), x[:1], x[:, 1:2],
+        x.view(2, 3, 4, 2).contiguous(memory_format=torch.channels_last), x.t().unsqueeze(1),
+        pairs, pairs.t(), pairs.conj(), pairs.conj().imag, big, big.t(), big[:, 1:],
+    ]  # fmt: skip
+
+
+@on_device()
+def test_a_copy_is_as_the_cpus() -> None:
+    for x in _layouts():
+        there, like = x.to("hpu"), x.to("cpu", copy=True)
+        assert there.stride() == like.stride() and torch.equal(there.cpu(), x), (x.shape, x.stride())
+        assert torch.equal(torch.zeros_like(x).copy_(there), x)
+        assert torch.equal(torch.zeros(x.shape, dtype=x.dtype, device="hpu").copy_(x).cpu(), x)
+
+
+@on_device()
+def test_copies_into_views_and_other_types() -> None:
+    x = torch.randn(6, 8)
+    for to in (torch.float32, torch.bfloat16, torch.float64, torch.int64):
+        here, there = torch.zeros(8, 12, dtype=to), torch.zeros(8, 12, dtype=to, device="hpu")
+        for t in (here, there):
+            t[:6, :8].copy_(x)
+            t.t()[2:8, 6:8].copy_(x[:, :2])
+            t[7].copy_(x[0, 0])
+        assert torch.equal(there.cpu(), here)
+        assert torch.equal(torch.zeros(6, 8).copy_(there[:6, :8]), here[:6, :8].float())
+
+
+@on_device()
+def test_an_op_on_the_cpu_gives_the_cpus_strides() -> None:
+    x = torch.randn(4, 6, dtype=torch.float64)
+    for made in (x, x.t(), x[1:3, 2:5], x[:, :1].expand(4, 6), x[0]):
+        here, there = made * 2, made.to("hpu") * 2
+        if not made.is_contiguous():
+            there = x.to("hpu").as_strided(made.shape, made.stride(), made.storage_offset()) * 2
+        assert there.stride() == here.stride() and torch.equal(there.cpu(), here)
+
+
+@on_device(modes=("eager",))
+def test_the_layer_of_an_op_on_the_cpu_is_asked_at_first_only() -> None:
+    from habana_tf.resolver import placements
+
+    asked = []
+    for _ in range(2 * placements.MOST_ASKED):
+        placements.note_cpu_op("an op", "PyTorch", "a reason", lambda: str(asked.append(0)))
+    placements.reset()
+    assert len(asked) == placements.MOST_ASKED
