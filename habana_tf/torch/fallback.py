@@ -38,7 +38,12 @@ def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str
     schema = _schema(overload)
     if placements.note_cpu_op(schema.name, device_state.PYTORCH, why, _layer):
         log.warning("%s runs on the CPU: %s", schema.name, why)
-    drawn = schema.random and not any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))
+    drawn = schema.random
+    if drawn:
+        for a in (*args, *kwargs.values()):
+            if isinstance(a, torch.Generator):
+                random_state.check(a)
+                drawn = False
     if drawn and recorder.noting is not None:
         recorder.noting.random(overload)
     with recorder.lock, told.on_cpu(schema.name):

@@ -17,7 +17,7 @@ from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Part, Where, tensor_at
 from habana_tf.torch.layouts import SinkingBuilder
-from habana_tf.torch.meta import raise_as_cpu, tensors, to_meta
+from habana_tf.torch.meta import tensors, to_meta
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Memory
 from habana_tf.torch.strides import contiguous_strides, order_of_strides
@@ -63,8 +63,9 @@ class _Filling:
             made = kernel.stock(*to_meta(args), **to_meta(kwargs))
         except NotImplementedError as why:
             raise NotRecorded(f"PyTorch has no meta kernel of it: {why}") from None
-        except (RuntimeError, IndexError, ValueError) as why:
-            raise_as_cpu(kernel.stock, args, kwargs, why)
+        except Exception as why:
+            taken.check(kernel.stock, args, kwargs, mixed=kernel.row.mixed)
+            raise NotRecorded(f"PyTorch's meta kernel refuses it, and its CPU kernel does not: {why}") from None
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         slots = self.entry[1:]
         count = len(self.args)

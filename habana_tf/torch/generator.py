@@ -7,9 +7,12 @@ states.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
+
+from habana_tf.torch import random_state
 
 _Base = torch._C.Generator
 
@@ -26,7 +29,12 @@ class Generator(torch._C.Generator, metaclass=_Kind):
 
     def __new__(cls, device: Any = "cpu") -> Any:
         asked = torch.device(device)
-        return super().__new__(cls) if asked.type == "hpu" else _Base(device=asked)
+        if asked.type != "hpu":
+            return _Base(device=asked)
+        made = super().__new__(cls)
+        random_state.of_device.add(made._cdata)
+        weakref.finalize(made, random_state.of_device.discard, made._cdata)
+        return made
 
     @property
     def device(self) -> torch.device:

@@ -53,6 +53,7 @@ class Kernels:
             self._aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
         self._aten.impl("_copy_from_and_resize", self._copy_from, _KEY)
         self._aten.impl("_local_scalar_dense", self._item, _KEY)
+        self._aten.impl("equal", self._equal, _KEY)
         for key in (_KEY, "Autograd" + _KEY):  # the second comes before a subclass is asked, which has no answer
             self._aten.impl("_has_compatible_shallow_copy_type", _of_one_kind, key)
         own: dict[str, Kernel] = {}
@@ -140,6 +141,8 @@ class Kernels:
     ) -> torch.Tensor:  # fmt: skip
         if device is not None and device.index:
             index(device)
+        if len(size) != len(stride) or any(s < 0 for s in stride):
+            torch.empty_strided(size, stride, device="cpu")  # raises
         return self._new(tuple(size), tuple(stride), dtype)
 
     def _new(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:
@@ -184,6 +187,12 @@ class Kernels:
             with told.copied(EventKind.FROM_CARD, taken.nbytes):
                 fallback.copy(taken, target)
         return target
+
+    def _equal(self, x: torch.Tensor, y: torch.Tensor) -> bool:
+        if x.device != y.device:
+            two = f"{x.device} and {y.device}"
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {two}!")
+        return torch.equal(*(fallback.host_view(self.recorder, t, False) for t in (x, y)))
 
     def _item(self, t: torch.Tensor) -> Any:
         return fallback.host_view(self.recorder, t, False).item()

@@ -1,9 +1,9 @@
-"""What PyTorch says of a call without computing it: its meta kernels, and the CPU's words for wrong arguments."""
+"""What PyTorch says of a call without computing it: arguments for its meta kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -16,24 +16,6 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors(x)
     elif isinstance(value, dict):
         yield from tensors(list(value.values()))
-
-
-def raise_as_cpu(overload: Any, args: Any, kwargs: Any, why: Exception) -> NoReturn:
-    """Raises what the CPU's kernel says to wrong arguments, whose words users know, or else `why`."""
-    try:
-        overload(*_placeholders(args), **_placeholders(kwargs))
-    except Exception as theirs:
-        raise theirs from None
-    raise why from None
-
-
-def _placeholders(value: Any) -> Any:
-    """Arguments for a CPU kernel that is to refuse them."""
-    if isinstance(value, torch.Tensor):
-        return torch.zeros(value.shape, dtype=value.dtype, device="cpu")
-    if isinstance(value, (list, tuple)):
-        return [_placeholders(x) for x in value]
-    return {k: _placeholders(x) for k, x in value.items()} if isinstance(value, dict) else value
 
 
 def to_meta(value: Any) -> Any:

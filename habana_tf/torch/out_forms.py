@@ -8,11 +8,12 @@ of the CPU, with their warnings and errors.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from habana_tf.torch import meta, taken
 from habana_tf.torch.ops.table import rows
 
 
@@ -36,13 +37,13 @@ def without_out(overload: Any) -> Any:
 
 def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The results of such an overload, which are its `out` tensors; None where it is none that is computed so."""
+    names = written(overload)
+    given = [kwargs[name] for name in names if name in kwargs]
+    tensors = list(meta.tensors(given))
+    if tensors and _overlap(tensors, meta.tensors([args, *(v for name, v in kwargs.items() if name not in names)])):
+        taken.check(overload, args, kwargs)
     other = without_out(overload)
-    if other is None:
-        return None
-    names = [a.name for a in overload._schema.arguments if a.is_out]
-    given = [kwargs[name] for name in names]
-    tensors = [t for value in given for t in (value if isinstance(value, (list, tuple)) else (value,))]
-    if any(t.device.type != "hpu" for t in tensors):
+    if other is None or any(t.device.type != "hpu" for t in tensors):
         return None
     made = other(*args, **{name: value for name, value in kwargs.items() if name not in names})
     results = list(made) if isinstance(made, (list, tuple)) else [made]
@@ -53,6 +54,19 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             t.resize_(result.shape)
         t.copy_(result)
     return given[0] if len(given) == 1 else tuple(given)
+
+
+@functools.cache
+def written(overload: Any) -> tuple[str, ...]:
+    """The arguments that an overload writes its results into."""
+    return tuple(a.name for a in overload._schema.arguments if a.is_out)
+
+
+def _overlap(written: Sequence[torch.Tensor], read: Iterable[torch.Tensor]) -> bool:
+    """Whether tensors may share elements with others, or have some twice."""
+    storages = [t.untyped_storage().data_ptr() if t.numel() else id(t) for t in (*written, *read)]
+    twice = any(s == 0 and n > 1 for t in written for n, s in zip(t.shape, t.stride(), strict=True))
+    return twice or len(set(storages)) < len(storages)
 
 
 def _takes(out: torch.Tensor, result: torch.Tensor) -> bool:

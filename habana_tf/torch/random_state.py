@@ -76,9 +76,21 @@ default = RandomState(torch.initial_seed())
 """The state of ops that are given no generator: what was seeded before the device was loaded holds for it, too."""
 
 
+of_device: set[int] = set()
+"""The generators that are the device's, by their addresses: PyTorch gives its kernels other objects for them."""
+
+
+def check(generator: torch.Generator) -> None:
+    """Raises RuntimeError for a generator of another device."""
+    if generator._cdata not in of_device:
+        raise RuntimeError(f"Expected a 'hpu' device type for generator but found '{generator.device.type}'")
+
+
 def take(generator: torch.Generator | None, blocks: int) -> tuple[Drawn, Drawn]:
     """Seed and offset for an op that reads so many blocks, in the order in which they are to be recorded: what is
     replayed takes its next stretch. A generator of PyTorch gives a new seed for each op."""
+    if generator is not None:
+        check(generator)
     stretch = _Stretch(generator, blocks)
     return Drawn.of(stretch.seed(), stretch.seed), Drawn.of(stretch.offset(), stretch.offset)
 

@@ -61,6 +61,11 @@ WRONG: dict[str, Callable[[int, str], Any]] = {
     "scatter of itself": lambda n, d: (a := _ones(n, n, device=d)).scatter_(0, torch.zeros_like(a).long(), a),
     "index_add of itself": lambda n, d: (a := _ones(n, n, device=d)).index_add_(0, _places(n, d), a),
     "addcmul of a part": lambda n, d: (a := _flat(d, n))[1:].addcmul_(a[:-1], a[:-1]),
+    "out of cat, which is read": lambda n, d: torch.cat([(a := _ones(n, n, device=d))[1:], a[:1]], out=a),
+    "expanded out": lambda n, d: torch.add(_ones(n, device=d), 1, out=_ones(1, device=d).expand(n)),
+    "out of take, which is read": lambda n, d: torch.take((a := _ones(n, device=d)), _places(n, d), out=a),
+    "eye": lambda n, d: torch.eye(-n, device=d),
+    "negative strides": lambda n, d: torch.empty_strided((n,), (-1,), device=d),
     "fill": lambda n, d: torch.ones(n, dtype=torch.int8, device=d).fill_(300),
     "clamp": lambda n, d: torch.ones(n, dtype=torch.uint8, device=d).clamp(max=300),
 }
@@ -123,3 +128,16 @@ def test_zero_divisors_and_weights_are_no_matter_of_shapes() -> None:
     before = torch.get_rng_state()
     torch.rand(3, device="hpu")
     assert torch.equal(before, torch.get_rng_state())
+
+
+@on_device()
+def test_a_generator_and_an_equal_tensor_are_of_the_device() -> None:
+    x = torch.zeros(3, device="hpu")
+    for dtype in (torch.float32, torch.float64):
+        with pytest.raises(RuntimeError, match="Expected a 'hpu' device type for generator but found 'cpu'"):
+            torch.rand(3, device="hpu", dtype=dtype, generator=torch.Generator())
+        assert torch.rand(3, device="hpu", dtype=dtype, generator=torch.Generator("hpu")).shape == (3,)
+    for call in (lambda: torch.equal(x, x.cpu()), lambda: torch.equal(x.cpu(), x)):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            call()
+    assert torch.equal(x, x.clone())

@@ -56,7 +56,7 @@ def test_what_the_device_draws_leaves_the_cpus_generator_alone() -> None:
 @on_device()
 def test_a_generator_that_is_given_is_drawn_from() -> None:
     def drawn(seed: int) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator("hpu").manual_seed(seed)
         return torch.empty(50, device="hpu").uniform_(generator=generator).cpu()
 
     before = torch.hpu.get_rng_state()
