@@ -133,12 +133,12 @@ class _Host:
         return twin
 
     def _resized(self, device: torch.Tensor, host: torch.Tensor) -> None:
-        """Gives an `out` what the CPU's kernel made of it."""
+        """Gives an `out` what the CPU's kernel made of it, in the memory that it views where that is large enough."""
         if device.shape != host.shape:
-            new = to_device(self.recorder, host)
-            device.set_(new)
-        else:
-            host_view(self.recorder, device, True).copy_(host)
+            device.resize_(host.shape)
+            if device.stride() != host.stride():
+                device.as_strided_(host.shape, host.stride())
+        host_view(self.recorder, device, True).copy_(host)
 
     def _to_device(self, made: Any) -> Any:
         if isinstance(made, torch.Tensor):

@@ -11,10 +11,11 @@ from habana_tf.compiler.codegen.epilogue import emit_contraction
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import target
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node, Op, Program
-from tests.compiler.running import MATMUL, check
+from tests.compiler.running import MATMUL, check, check_range
 
 F32 = DType.F32
 
@@ -34,6 +35,17 @@ def test_parts_of_a_concat_are_written_where_they_belong(axis: int, columns: int
     kernels = [k for k in schedule(rewrite(program)).kernels if k.is_contraction]
     assert sum(s.target.op is Op.CONCAT for k in kernels for s in k.stores) == 2  # it is an epilogue
     check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])
+
+
+@pytest.mark.parametrize("columns", [5, 32])
+def test_a_part_begins_where_a_size_says(columns: int) -> None:
+    """A product behind so many rows of another tensor."""
+    b = Builder()
+    x, w, old = b.input((6, 7), F32), b.input((7, columns), F32), b.input((ext.sym(0), columns), F32)
+    program = Program(b.inputs, [b.concat([old, b.contract(x, w, MATMUL)], 0)])
+    kernels = [k for k in schedule(rewrite(program)).kernels if k.is_contraction]
+    assert sum(s.target.op is Op.CONCAT for k in kernels for s in k.stores) == 1  # it is an epilogue
+    check_range(program, [[1], [4], [9]])
 
 
 def test_what_stands_beside_the_result_is_asked_for_before_the_sums_are_taken() -> None:

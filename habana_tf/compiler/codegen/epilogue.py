@@ -10,6 +10,7 @@ from habana_tf.compiler.codegen.contract import emit_contract
 from habana_tf.compiler.codegen.contract_point import CallBuffer, PrefetchLine, SumVector
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
+from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.contraction_operands import labels_of, specification
@@ -64,7 +65,7 @@ class FusedEpilogue:
         self.sums = ResultSums(body.reductions, bf16) if body.reductions else None
         kept = any(isinstance(s.value, Result) for s in body.stores)
         self.rounded = bool(self.sums) and kept  # sums are of the rounded results, which are stored
-        self._steps: dict[Extent, tuple[Extent, ...]] = {}
+        self._known: dict[Extent, tuple[tuple[Extent, ...], Extent]] = {}
         self.strides = [self.steps(e) for e in (*body.offsets(), *(s.offset for s in body.stores))]
         if self.sums:  # column sums: the last axis must not merge
             self.strides.append(tuple(int(label == self.spec.out[-1]) for label in self.labels))
@@ -75,19 +76,28 @@ class FusedEpilogue:
 
     def steps(self, e: Extent) -> tuple[Extent, ...]:
         """An index expression's stride per label."""
-        known = self._steps.get(e)
-        if known is None:
-            known = self._steps[e] = self._strides(e)
-        return known
+        return self._linear(e)[0]
 
-    def _strides(self, e: Extent) -> tuple[Extent, ...]:
-        found = linear(e, self.axes)
-        if found is None:
-            raise Unfit(f"epilogue reads at {e}")
-        out: list[Extent] = [0] * len(self.labels)
-        for label, step in zip(self.spec.out, found[0], strict=True):
-            out[self.labels.index(label)] = step
-        return tuple(out)
+    def start(self, e: Extent) -> Extent:
+        """An index expression where all labels are 0: of a part of a tensor a size, where it begins."""
+        return self._linear(e)[1]
+
+    def place(self, fn: Function, p: SumVector, e: Extent) -> Value:
+        """An index expression (i64) at a vector of sums."""
+        steps, start = self._linear(e)
+        return p.offset(steps, start) if isinstance(start, int) else p.offset(steps, first=extent_value(fn, start))
+
+    def _linear(self, e: Extent) -> tuple[tuple[Extent, ...], Extent]:
+        known = self._known.get(e)
+        if known is None:
+            found = linear(e, self.axes)
+            if found is None:
+                raise Unfit(f"epilogue reads at {e}")
+            out: list[Extent] = [0] * len(self.labels)
+            for label, step in zip(self.spec.out, found[0], strict=True):
+                out[self.labels.index(label)] = step
+            known = self._known[e] = tuple(out), found[1]
+        return known
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         fn.bf16 = self.bf16
@@ -107,7 +117,7 @@ class FusedEpilogue:
             across = any(step for i, step in enumerate(steps) if lane is None or i not in lane.sources)
             if across and p.lane_stride(steps) == 1:
                 nbytes = node.dtype.bytes
-                at = fn.mul(p.offset(steps, offset.const), nbytes)
+                at = fn.mul(self.place(fn, p, offset), nbytes)
                 pointer = fn.op(f"getelementptr i8, ptr {self.pointers[self.buffers.index(node)]}, i64 {at}")
                 found.append(PrefetchLine(pointer, {key: step * nbytes for key, step in p.steps(steps).items()}))
         return found
@@ -150,10 +160,10 @@ class _PointEvaluator(Evaluator):
         if lane is None or isinstance(offset, int):
             return False
         others = [step for label, step in enumerate(self.epilogue.steps(offset)) if label not in lane.sources]
-        parts = [offset.const, self.point.within.get(lane.key, 0), *others]
+        parts = [self.epilogue.start(offset), self.point.within.get(lane.key, 0), *others]
         return all(isinstance(part, int) and part % self.lanes == 0 for part in parts)
 
     def number(self, e: Extent) -> Value:
         if isinstance(e, int):
             return str(e)
-        return self.point.offset(self.epilogue.steps(e), e.const)
+        return self.epilogue.place(self.fn, self.point, e)
