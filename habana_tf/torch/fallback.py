@@ -17,7 +17,7 @@ import torch
 from habana_tf.hardware import device_state
 from habana_tf.reports.layer_names import layer
 from habana_tf.resolver import placements
-from habana_tf.torch import random_state, scopes, told
+from habana_tf.torch import number_forms, random_state, scopes, told
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.strides import order_of_strides
 
@@ -35,6 +35,7 @@ def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str
     """The results of an overload on the CPU, as tensors of the device."""
     if recorder.unrun is not None:
         return recorder.unrun.left_to_cpu(overload, args, kwargs)
+    overload = number_forms.taking_numbers(overload, args, kwargs)
     schema = _schema(overload)
     if placements.note_cpu_op(schema.name, device_state.PYTORCH, why, _layer):
         log.warning("%s runs on the CPU: %s", schema.name, why)
@@ -58,7 +59,8 @@ def _layer() -> str:
 
 
 class _Argument(NamedTuple):
-    """name, whether it is a tensor; whether a call writes it, and may give it another size."""
+    """name, whether it is a tensor for which no number will do; whether a call writes it, and may give it another
+    size."""
 
     name: str
     tensor: bool
@@ -81,7 +83,7 @@ def _schema(overload: Any) -> _Schema:
     arguments = []
     for a in overload._schema.arguments:
         written = a.alias_info is not None and a.alias_info.is_write
-        tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
+        tensor = str(a.type) in ("Tensor", "Optional[Tensor]") and not number_forms.allowed(overload)
         arguments.append(_Argument(a.name, tensor, written, written and a.is_out))
     random = torch.Tag.nondeterministic_seeded in overload.tags
     return _Schema(str(overload), random, tuple(arguments), {a.name: a for a in arguments})

@@ -12,7 +12,7 @@ import torch
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.dtypes import DType, from_label
-from habana_tf.torch import scopes, taken, views
+from habana_tf.torch import number_forms, scopes, taken, views
 from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Part, Where, tensor_at
@@ -59,12 +59,13 @@ class _Filling:
         step, kernel = self.step, self.kernel
         self._check_types()
         args, kwargs = kernel.on_others(self.args, self.kwargs)
+        stock = number_forms.taking_numbers(kernel.stock, args, kwargs)
         try:
-            made = kernel.stock(*to_meta(args), **to_meta(kwargs))
+            made = stock(*to_meta(args), **to_meta(kwargs))
         except NotImplementedError as why:
             raise NotRecorded(f"PyTorch has no meta kernel of it: {why}") from None
         except Exception as why:
-            taken.check(kernel.stock, args, kwargs, mixed=kernel.row.mixed)
+            taken.check(stock, args, kwargs, mixed=kernel.row.mixed)
             raise NotRecorded(f"PyTorch's meta kernel refuses it, and its CPU kernel does not: {why}") from None
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         slots = self.entry[1:]
@@ -96,9 +97,9 @@ class _Filling:
         except (LoweringError, ShapeError):
             raise  # the CPU computes it, or refuses it
         except Exception:
-            taken.check(kernel.stock, args, kwargs, results, kernel.row.mixed)
+            taken.check(stock, args, kwargs, results, kernel.row.mixed)
             raise
-        taken.check(kernel.stock, args, kwargs, results, kernel.row.mixed)
+        taken.check(stock, args, kwargs, results, kernel.row.mixed)
 
     def _check_types(self) -> None:
         met = list(tensors([self.args, self.kwargs]))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch import meta, taken
+from habana_tf.torch import meta, number_forms, taken
 from habana_tf.torch.ops.table import rows
 
 
@@ -45,7 +45,8 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     other = without_out(overload)
     if other is None or any(t.device.type != "hpu" for t in tensors):
         return None
-    made = other(*args, **{name: value for name, value in kwargs.items() if name not in names})
+    named = {name: value for name, value in kwargs.items() if name not in names}
+    made = number_forms.taking_numbers(other, args, named)(*args, **named)
     results = list(made) if isinstance(made, (list, tuple)) else [made]
     if len(results) != len(tensors) or not all(map(_takes, tensors, results)):
         return None

@@ -25,6 +25,7 @@ NAMES = {
     "torch._C._dispatch_get_all_op_names": "lists the ops on lists of tensors",
     "torch._C._dispatch_has_kernel_for_dispatch_key": "says which of these PyTorch has for every device",
     "torch.ops.aten._scaled_dot_product_attention_math.default": "is what attention comes to",
+    "torch._C._should_allow_numbers_as_tensors": "says which overloads take a number for a tensor",
     "torch._C._current_autograd_node": "names the gradients of a module's ops after the module",
     "torch._C._autograd._get_sequence_nr": "is how a gradient's op is told from others",
     "torch._C._current_graph_task_id": "says whether a backward pass is under way",

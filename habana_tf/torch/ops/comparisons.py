@@ -85,14 +85,18 @@ for _fn in ("and", "or", "xor"):
         return c.b.binary(fn, c.node(x, DType.BOOL), c.node(y, DType.BOOL))
 
     def _bitwise(c: Call, x: Operand, y: Operand, fn: str = _fn) -> Node:
+        if c.dtype.is_float:
+            raise c.refused("bits of floating-point numbers")
         return c.b.binary(fn, c.node(x, c.dtype), c.node(y, c.dtype))
 
     overload(*both(f"logical_{_fn}"), runtime=["other"])(_logical)
-    overload(*both(f"bitwise_{_fn}.Tensor", f"bitwise_{_fn}.Scalar"), runtime=["other"])(_bitwise)
+    overload(*both(f"bitwise_{_fn}.Tensor", f"bitwise_{_fn}.Scalar"), runtime=["self", "other"])(_bitwise)
 
 
 @overload(*both("bitwise_not"))
 def bitwise_not(c: Call, x: Node) -> Node:
+    if x.dtype.is_float:
+        raise c.refused("bits of floating-point numbers")
     return c.b.map("not" if x.dtype is DType.BOOL else "invert", x)
 
 

@@ -16,7 +16,7 @@ def _binary(fn: str) -> Lower:
 
 for _fn in ("mul", "div"):
     _names = [f"{_fn}{place}.{kind}" for place in ("", "_") for kind in ("Tensor", "Scalar")]
-    overload(*_names, runtime=["other"])(_binary(_fn))
+    overload(*_names, runtime=["self", "other"])(_binary(_fn))
 
 
 def _plus(c: Call, fn: str, x: Operand, y: Operand, alpha: Operand) -> Node:
@@ -24,12 +24,12 @@ def _plus(c: Call, fn: str, x: Operand, y: Operand, alpha: Operand) -> Node:
     return c.elementwise(fn, x, scaled.node if isinstance(scaled, Term) else scaled)
 
 
-@overload("add.Tensor", "add_.Tensor", "add.Scalar", "add_.Scalar", runtime=["other", "alpha"])
+@overload("add.Tensor", "add_.Tensor", "add.Scalar", "add_.Scalar", runtime=["self", "other", "alpha"])
 def add(c: Call, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
     return _plus(c, "add", x, y, alpha)
 
 
-@overload("sub.Tensor", "sub_.Tensor", "sub.Scalar", "sub_.Scalar", runtime=["other", "alpha"])
+@overload("sub.Tensor", "sub_.Tensor", "sub.Scalar", "sub_.Scalar", runtime=["self", "other", "alpha"])
 def sub(c: Call, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
     return _plus(c, "sub", x, y, alpha)
 

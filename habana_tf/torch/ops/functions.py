@@ -199,7 +199,7 @@ def divide(c: Call, x: Operand, y: Operand, rounding_mode: str | None = None) ->
     return c.b.map("trunc", quotient) if c.dtype.is_float else quotient
 
 
-@overload("floor_divide", "floor_divide_.Tensor", runtime=["other"])
+@overload("floor_divide", "floor_divide_.Tensor", runtime=["self", "other"])
 def floor_divide(c: Call, x: Operand, y: Operand) -> Node:
     return _floor_divided(c, x, y)
 
@@ -216,6 +216,8 @@ def remainder(c: Call, x: Operand, y: Operand) -> Node:
 
 def _shifted(fn: str) -> Lower:
     def lower(c: Call, x: Operand, y: Operand) -> Node:
+        if c.dtype.is_float:
+            raise c.refused("bits of floating-point numbers")
         b, a, z = c.b, c.term(x), c.term(y)
         inside = Term(b, b.binary("and", z.test("ge", 0).node, z.test("lt", c.dtype.bits).node))
         moved = Term(b, b.binary(fn, a.node, inside.where(z, 0).node))
@@ -227,4 +229,4 @@ def _shifted(fn: str) -> Lower:
 
 
 for _name, _fn in {"left": "shl", "right": "shr"}.items():
-    overload(*both(f"bitwise_{_name}_shift.Tensor"), runtime=["other"])(_shifted(_fn))
+    overload(*both(f"bitwise_{_name}_shift.Tensor"), runtime=["self", "other"])(_shifted(_fn))
