@@ -11,7 +11,7 @@ import torch
 
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.settings import PT_HPU_PLACE_ON_CPU
-from habana_tf.torch import attention, fallback, out_forms, own_ops, recurrent, told
+from habana_tf.torch import attention, fallback, lists, out_forms, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.element_types import DLPACK
@@ -75,8 +75,9 @@ class Kernels:
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)
         attention.register(self._aten)
-        for overload in _of_lists():
-            self._aten.impl(overload.name().removeprefix("aten::"), self._one_by_one(overload), _KEY)
+        for overload in lists.overloads():
+            on_lists = lists.OnLists(overload, lambda: self.recorder)
+            self._aten.impl(overload.name().removeprefix("aten::"), on_lists, _KEY)
 
     def _register(self, name: str, call: Callable[..., Any], kernel: Kernel | None = None) -> None:
         """Registers a kernel, or what hands its overload to the CPU where the user wants it there."""
@@ -110,16 +111,6 @@ class Kernels:
     def _fallback(self, overload: Any, *args: Any, **kwargs: Any) -> Any:
         made = out_forms.run(overload, args, kwargs)
         return fallback.run(self.recorder, overload, args, kwargs, fallback.NO_ROW) if made is None else made
-
-    def _one_by_one(self, overload: Any) -> Callable[..., Any]:
-        """An op on lists of tensors as ops on their elements, which wait for each other."""
-        each = functools.partial(overload._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with self.recorder.lock, self.recorder.together():
-                return each(*args, **kwargs)
-
-        return run
 
     # -- memory -------------------------------------------------------------------------------------------
 
@@ -205,17 +196,6 @@ def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
         t.layout is torch.strided and t.device.type in ("cpu", "hpu") and not t.is_quantized and not t.is_nested
         for t in (one, other)
     )
-
-
-def _of_lists() -> list[Any]:
-    """The overloads of `torch._foreach_*` that PyTorch has for every device as ops on elements."""
-    found = []
-    for name in sorted(torch._C._dispatch_get_all_op_names()):
-        packet, _, kind = name.removeprefix("aten::").partition(".")
-        of_lists = packet.startswith("_foreach_") and not kind.endswith("out")
-        if of_lists and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
-            found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
-    return found
 
 
 def _view(name: str) -> Callable[..., Any]:

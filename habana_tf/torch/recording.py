@@ -73,8 +73,7 @@ class Recorder(Entries):
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
         for a call that no program can have, and what PyTorch raises for wrong arguments."""
         with self.lock:
-            if self._step is not self._root and not self._waits:
-                self.flush()
+            self.begin()
             before, marks = self._step, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
             try:
                 entry = self._entry(kernel, args, kwargs)
@@ -90,10 +89,19 @@ class Recorder(Entries):
                 self._undo(*marks)
                 raise
             made = self._results(step, new, args, kwargs)
-            if not self._waits or self._full:
-                self.flush()
-            self._graphs.ops += 1
+            self.end(1)
             return made
+
+    def begin(self) -> None:
+        """Ends the program that is recorded, if what follows is no part of it."""
+        if self._step is not self._root and not self._waits:
+            self.flush()
+
+    def end(self, ops: int) -> None:
+        """So many ops were recorded, which run now if they are not to wait."""
+        if not self._waits or self._full:
+            self.flush()
+        self._graphs.ops += ops
 
     @property
     def _waits(self) -> bool:
@@ -162,8 +170,12 @@ class Recorder(Entries):
         given = results if isinstance(results, (tuple, list)) else [results]
         return results, stretch.bind(self._step, self._numbers, watched, given)
 
-    def repeat(self, bound: Bound, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
-        """Records a stretch that was bound; returns its results. blocks: of the arguments."""
+    def repeat(
+        self, bound: Bound, args: Sequence[Any], blocks: list[Block],
+        numbers: tuple[Sequence[float], Sequence[int]] | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """Records a stretch that was bound; returns its results. blocks: of the arguments; numbers: in the place of
+        those that were bound."""
         memory, inputs, pending = self.memory, self.inputs, self._pending
         made = []
         for storage, value in bound.storages:
@@ -183,8 +195,8 @@ class Recorder(Entries):
         for at, value in bound.written:
             blocks[at].value = value
             pending[blocks[at].address] = blocks[at]
-        self._numbers[0].extend(bound.floats)
-        self._numbers[1].extend(bound.integers)
+        for known, new in zip(self._numbers, numbers or (bound.floats, bound.integers), strict=True):
+            known.extend(new)  # type: ignore[attr-defined]
         for kind, place, argument in bound.hosts:
             self._numbers[kind][place] = args[argument].item()
         for place, number in bound.drawn:

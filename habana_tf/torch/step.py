@@ -13,7 +13,8 @@ from habana_tf.torch.kernel import Where
 @dataclass(eq=False)
 class Step:
     """index: which op of its recording it is. then: what may follow, by entry. launches: programs that end here, by the
-    contents that they give and the inputs that these replace.
+    contents that they give and the inputs that these replace. lists: ops on lists of tensors that may follow as a whole
+    (see `lists`).
 
     record: the op as data; new: inputs that it is the first to read, and parameters: those of them that came as
     parameters of modules; numbers: how many it reads at run time. refused: why no program can have it; empty where one
@@ -37,6 +38,7 @@ class Step:
     plain: bool = False
     then: dict[Any, Step] = field(default_factory=dict)
     launches: dict[Any, Any] = field(default_factory=dict)
+    lists: dict[Any, list[Any]] = field(default_factory=dict)
 
     def path(self) -> Iterator[Step]:
         """The steps from the first one to this."""

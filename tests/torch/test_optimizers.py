@@ -82,3 +82,72 @@ def test_ops_on_lists_are_done_before_what_follows() -> None:
     kept = [t.clone() for t in x]
     torch._foreach_zero_(x)
     assert kept[0].tolist() == [5.0] * 3 and x[0].tolist() == [0.0] * 3
+
+
+def _on_lists(device: str, scale: float) -> list[torch.Tensor]:
+    """Ops on lists that come again with other numbers, layouts and tensors."""
+    torch.manual_seed(5)
+    sizes = ((3,), (4, 5), (), (2, 3, 2))
+    x, y, z = ([torch.randn(s).to(device) for s in sizes] for _ in range(3))
+    kept, base = [], torch.randn(6, 8).to(device)
+    for k in range(5):
+        torch._foreach_mul_(x, scale + k)
+        torch._foreach_mul_(y, 2)
+        torch._foreach_add_(x, y, alpha=0.5 * k)
+        torch._foreach_add_(x, [0.1 * k, 1.0, 2, k])
+        torch._foreach_lerp_(z, x, 0.1 * (k + 1))
+        torch._foreach_addcmul_(z, x, y, value=-0.3 * k)
+        torch._foreach_addcdiv_(x, y, z, [0.01 * k, 0.02, 0.03, 0.04])
+        torch._foreach_div_(z, torch.tensor(1.0 + k))
+        root = torch._foreach_sqrt(torch._foreach_abs(x))
+        torch._foreach_copy_(y, root)
+        torch._foreach_pow_(root, [2.0, 0.5, 1.5, 3.0][k % 4])
+        torch._foreach_add_([x[1], x[1]], 1.0)
+        torch._foreach_add_([base[k], base[5 - k % 3], base[0, :3]], k)
+        torch._foreach_sub_(x, [t.clone() for t in z] if k % 2 else z)
+        kept += [*root, *torch._foreach_norm(x), *torch._foreach_maximum(x, z)]
+        if k == 3:
+            x[0], z[3] = x[0].clone(), z[3].mT.contiguous().mT
+    return [*x, *y, *z, *kept, base]
+
+
+@on_device()
+def test_ops_on_lists_come_again_with_other_numbers() -> None:
+    for scale in (0.3, 0.7):
+        for got, want in zip(_on_lists("hpu", scale), _on_lists("cpu", scale), strict=True):
+            torch.testing.assert_close(got.cpu(), want, rtol=1e-5, atol=1e-5)
+
+
+@on_device(modes=("lazy",))
+def test_an_op_on_lists_is_recorded_in_one_go() -> None:
+    from habana_tf.torch import device
+
+    recorder, calls = device.load().recorder, []
+    record, x = recorder.record, [torch.ones(n, device="hpu") for n in (2, 3, 4)]
+    torch.hpu.synchronize()
+    recorder.record = lambda *args: calls.append(1) or record(*args)
+    for k in range(4):
+        torch._foreach_mul_(x, 1.0 + k)
+        torch.hpu.synchronize()
+    recorder.record = record
+    assert len(calls) == 3 and x[2].tolist() == [24.0] * 4
+
+
+@on_device()
+def test_a_wrong_op_on_lists_raises_as_on_the_cpu() -> None:
+    def of(device: str) -> list[str]:
+        said = []
+        x = [torch.ones(2, device=device), torch.ones(3, device=device)]
+        for k in range(2):
+            for call in (
+                lambda: torch._foreach_add_(x, x[:1]), lambda: torch._foreach_mul_(x, [1.0]),
+                lambda: torch._foreach_add_(x, x[::-1]), lambda: torch._foreach_mul_(x, x[1].tolist()),
+            ):  # fmt: skip
+                try:
+                    call()
+                except Exception as why:
+                    said.append(f"{type(why).__name__} {why}")
+            torch._foreach_add_(x, k)
+        return [*said, *(str(t.tolist()) for t in x)]
+
+    assert of("hpu") == of("cpu")
