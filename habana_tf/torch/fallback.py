@@ -178,7 +178,7 @@ def copy(source: torch.Tensor, target: torch.Tensor) -> None:
     """Copies elements between tensors of the CPU. Few that lie alike are one piece for one thread: to wake the others
     takes longer than the copy, many times longer where another program has their cores."""
     alike = source.dtype is target.dtype and source.shape == target.shape and source.stride() == target.stride()
-    turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg()
+    turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg() or source._is_zerotensor()
     size = source.nbytes
     if size <= _ALONE and alike and not turned and order_of_strides(tuple(source.shape), source.stride()) is not None:
         ctypes.memmove(target.data_ptr(), source.data_ptr(), size)

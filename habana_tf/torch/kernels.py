@@ -47,6 +47,7 @@ class Kernels:
                 self._aten.impl(name, _view(name), _KEY)
         self._aten.impl("empty.memory_format", self._empty, _KEY)
         self._aten.impl("empty_strided", self._empty_strided, _KEY)
+        self._aten.impl("_efficientzerotensor", self._zeros, _KEY)
         self._aten.impl("resize_", self._resize, _KEY)
         self._aten.impl("_copy_from", self._copy_from, _KEY)
         for key in ("Conjugate", "Negative"):  # else a copy makes a copy first, without an end
@@ -142,6 +143,10 @@ class Kernels:
             raise TypeError(f"HPU has no tensors of {kind}")
         with self.recorder.lock:
             return self.recorder.tensor(shape, strides, kind)[0]
+
+    def _zeros(self, size: Sequence[int], **options: Any) -> torch.Tensor:
+        """Zeros in place of a tensor without memory, which forward derivatives begin with."""
+        return self._empty(size, **options).zero_()
 
     def _resize(self, t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
         """Another size of the same memory. Where that is too small, of new memory with the old elements in front, which

@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 NAMESPACE = "habana_tf"
+Source = Sequence[Tensor | None]
+"""What the gates from a layer's input are made of: the input, its weight and its bias."""
 _SCHEMAS = (
     "lstm_layer(Tensor gates, Tensor weight, Tensor hx, Tensor cx, bool reverse) -> (Tensor, Tensor, Tensor)",
     "lstm_layer_backward(Tensor? grad_output, Tensor? grad_cells, Tensor weight, Tensor cx, Tensor cells, "
@@ -100,30 +101,62 @@ def _before(values: Tensor, first: Tensor, reverse: bool) -> Tensor:
     return torch.cat([values[1:], first] if reverse else [first, values[:-1]])
 
 
+def _step_by_step(*grads: Tensor | None) -> bool:
+    """Whether a layer must be made of ops that PyTorch can transform: for torch.func, derivatives taken forwards, and
+    batches of gradients (`is_grads_batched`)."""
+    functions = torch._C._functorch
+    return (
+        functions.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+        or any(functions.is_legacy_batchedtensor(grad) for grad in grads if grad is not None)
+    )
+
+
+def _differentiable(
+    steps: Callable[..., Any], source: Source, operands: Sequence[Any], reverse: bool, grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Gradients of the gates and of a layer's other operands that can be differentiated again: those of its steps, one
+    after the other. The gates are made anew of what they came from, so that nobody keeps them for this."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        gates = functional.linear(*(None if t is None else t.to(operands[0].dtype) for t in source))
+        of = [gates, *(None if t is None else t.view_as(t) for t in operands)]  # hx may depend on weight
+        made = [(y, grad) for y, grad in zip(steps(*of, reverse), grads, strict=False) if grad is not None]
+    wanted = [k for k, t in enumerate(of) if t is not None and t.requires_grad]
+    found = torch.autograd.grad(
+        [y for y, _ in made], [of[k] for k in wanted], [grad for _, grad in made], create_graph=again, allow_unused=True
+    )  # fmt: skip
+    return [found[wanted.index(k)] if k in wanted else None for k in range(len(of))]
+
+
 class _Layer(torch.autograd.Function):
-    """One layer in one direction, given the gates from its input."""
+    """One layer in one direction, given the gates from its input, and what these came from."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, weight: Tensor, hx: Tensor, cx: Tensor, reverse: bool) -> Any:
+    def forward(
+        ctx: Any, gates: Tensor, weight: Tensor, hx: Tensor, cx: Tensor, reverse: bool, *source: Tensor | None
+    ) -> Any:
         output, cells, activated = torch.ops.habana_tf.lstm_layer(gates, weight, hx, cx, reverse)
-        ctx.save_for_backward(weight, hx, cx, output, cells, activated)
+        ctx.save_for_backward(weight, hx, cx, output, cells, activated, *source)
         ctx.reverse = reverse
         ctx.set_materialize_grads(False)
         return output, cells
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_output: Tensor | None, grad_cells: Tensor | None) -> Any:
-        weight, hx, cx, output, cells, activated = ctx.saved_tensors
+        weight, hx, cx, output, cells, activated, *source = ctx.saved_tensors
         if grad_output is None and grad_cells is None:
-            return (None,) * 5
+            return (None,) * 8
+        if torch.is_grad_enabled() or _step_by_step(grad_output, grad_cells):
+            grads = _differentiable(_steps, source, (weight, hx, cx), ctx.reverse, (grad_output, grad_cells))
+            return *grads, None, None, None, None
         op = torch.ops.habana_tf.lstm_layer_backward
         dgates, dh, dc = op(grad_output, grad_cells, weight, cx, cells, activated, ctx.reverse)
         dweight = None
         if ctx.needs_input_grad[1]:
             before = _before(output, hx, ctx.reverse)
             dweight = dgates.flatten(0, 1).t() @ before.flatten(0, 1)
-        return dgates, dweight, dh.to(hx.dtype), dc, None
+        return dgates, dweight, dh.to(hx.dtype), dc, None, None, None, None
 
 
 def _gru_shapes(gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
@@ -180,22 +213,26 @@ class _GruLayer(torch.autograd.Function):
     """As `_Layer`, of a GRU."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool) -> Any:
+    def forward(
+        ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool, *source: Tensor | None
+    ) -> Any:
         output, kept = torch.ops.habana_tf.gru_layer(gates, weight, bias, hx, reverse)
-        ctx.save_for_backward(weight, hx, output, kept)
+        ctx.save_for_backward(weight, bias, hx, output, kept, *source)
         ctx.reverse = reverse
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> Any:
-        weight, hx, output, kept = ctx.saved_tensors
+        weight, bias, hx, output, kept, *source = ctx.saved_tensors
+        if torch.is_grad_enabled() or _step_by_step(grad_output):
+            grads = _differentiable(_gru_steps, source, (weight, bias, hx), ctx.reverse, (grad_output,))
+            return *grads, None, None, None, None
         before = _before(output, hx, ctx.reverse)
         op = torch.ops.habana_tf.gru_layer_backward
         of_input, of_hidden, dh = op(grad_output.contiguous(), weight, before, kept, ctx.reverse)
         dweight = of_hidden.flatten(0, 1).t() @ before.flatten(0, 1) if ctx.needs_input_grad[1] else None
         dbias = of_hidden.sum((0, 1)) if ctx.needs_input_grad[2] else None
-        return of_input, dweight, dbias, dh, None
+        return of_input, dweight, dbias, dh, None, None, None, None
 
 
 def lstm(
@@ -228,9 +265,11 @@ def gru(
 
     def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, ...]:
         of_input, of_hidden, *biases = weights
-        gates = functional.linear(y, of_input, biases[0] if biases else None)
+        source = y, of_input, biases[0] if biases else None
+        gates = functional.linear(*source)
         bias = biases[1].to(gates.dtype) if biases else None
-        return (_GruLayer.apply(gates, of_hidden.to(gates.dtype), bias, hx[k].to(gates.dtype), reverse),)
+        operands = gates, of_hidden.to(gates.dtype), bias, hx[k].to(gates.dtype), reverse
+        return (_gru_steps(*operands)[0] if _step_by_step() else _GruLayer.apply(*operands, *source),)
 
     y, (hidden,) = _layers(layer, x, params, *options)
     return y, hidden.to(hx.dtype)
@@ -266,9 +305,10 @@ def _layers(
 
 def _layer(x: Tensor, weights: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
     """h and c of all steps. Under autocast the gates, and with them h, come in the type of products."""
-    bias = weights[2] + weights[3] if len(weights) > 2 else None
-    gates = functional.linear(x, weights[0], bias)
-    made: tuple[Tensor, Tensor] = _Layer.apply(gates, weights[1].to(gates.dtype), hx.to(gates.dtype), cx, reverse)
+    source = x, weights[0], weights[2] + weights[3] if len(weights) > 2 else None
+    gates = functional.linear(*source)
+    operands = gates, weights[1].to(gates.dtype), hx.to(gates.dtype), cx, reverse
+    made: tuple[Tensor, Tensor] = _steps(*operands)[:2] if _step_by_step() else _Layer.apply(*operands, *source)
     return made
 
 

@@ -102,9 +102,9 @@ class _Call:
                 self.overload(*args, **kwargs)
         except NotImplementedError as why:
             rare = any(t.dtype is torch.bfloat16 for t in self.given)  # the CPU has fewer kernels for it than cards
-            return None if rare or str(why).startswith(_NO_KERNEL) else why
+            return None if rare or str(why).startswith(_NO_KERNEL) else why.with_traceback(None)
         except Exception as why:
-            return why
+            return why.with_traceback(None)  # which would keep what all callers hold, in a circle
         return None
 
     def _of_cpu(self, value: Any, fill: int, lengths: dict[int, int], made: dict[Any, torch.Tensor]) -> Any:

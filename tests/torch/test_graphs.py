@@ -249,6 +249,14 @@ def test_graphed_training_is_that_of_the_module(kind: str) -> None:
 
 
 @on_device(modes=LAZY)
+def test_a_graphed_callable_has_no_second_derivative() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sigmoid()).hpu()
+    x = torch.randn(3, 4).hpu().requires_grad_()
+    graphed = torch.hpu.make_graphed_callables(module, (torch.randn(3, 4).hpu().requires_grad_(),))
+    _raises("has no second derivative", lambda: torch.autograd.grad(graphed(x).sum(), x, create_graph=True))
+
+
+@on_device(modes=LAZY)
 def test_a_graphed_module_has_its_mode_and_its_weights() -> None:
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).hpu()

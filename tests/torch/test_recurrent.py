@@ -105,3 +105,116 @@ def test_a_longer_sequence_takes_no_more_ops() -> None:
         counts.append(recorder._step.index)
         recorder.flush()
     assert counts[0] == counts[1] < 40 and counts[2] == counts[3] < 40
+
+
+KINDS = "LSTM", "GRU"
+OPTIONS: tuple[dict[str, Any], ...]
+OPTIONS = {"num_layers": 2, "bidirectional": True}, {"batch_first": True, "bias": False}
+
+
+def _both(compute: Any, rtol: float = 1e-5) -> None:
+    """Compares what a function of a device comes to on the CPU and on the device."""
+    for got, want in zip(compute("hpu"), compute("cpu"), strict=True):
+        torch.testing.assert_close(got.cpu(), want, rtol=rtol, atol=rtol)
+
+
+def _made(kind: str, options: dict[str, Any], device: str) -> tuple[Any, Any]:
+    """A module, and an input that wants its gradient."""
+    torch.manual_seed(5)
+    module, x = getattr(nn, kind)(3, 4, **options), torch.randn(3, 2, 3)
+    return module.to(device), x.to(device).requires_grad_()
+
+
+def _loss(y: Any, states: Any) -> Any:
+    return y.pow(2).sum() + sum(s.pow(3).sum() for s in (states if isinstance(states, tuple) else (states,)))
+
+
+@on_device(*KINDS)
+def test_second_and_third_derivatives(kind: str) -> None:
+    from habana_tf.torch.device import load
+
+    def second(device: str, options: dict[str, Any]) -> Any:
+        module, x = _made(kind, options, device)
+        of = [x, *module.parameters()]
+        grads = torch.autograd.grad(_loss(*module(x)), of, create_graph=True)
+        sum(g.pow(2).sum() for g in grads).backward()
+        return [*grads, *(t.grad for t in of)]
+
+    def third(device: str) -> Any:
+        module, x = _made(kind, {}, device)
+        (g,) = torch.autograd.grad(module(x)[0].sum(), x, create_graph=True)
+        (h,) = torch.autograd.grad(g.pow(2).sum(), x, create_graph=True)
+        return torch.autograd.grad(h.pow(2).sum(), [x, *module.parameters()], allow_unused=True)[:3]
+
+    for options in OPTIONS:
+        _both(lambda device, options=options: second(device, options), 1e-4)
+    if not load().recorder.lazy:
+        _both(third, 1e-4)
+
+
+@on_device(*KINDS)
+def test_second_derivatives_where_a_state_depends_on_the_weights_and_where_some_need_none(kind: str) -> None:
+    def compute(device: str) -> Any:
+        module, x = _made(kind, {}, device)
+        _, states = module(x)
+        y, _ = module(x * 2, states)
+        of = [x, *module.parameters()]
+        grads = torch.autograd.grad(y.sum(), of, create_graph=True)
+        sum(g.pow(2).sum() for g in grads).backward()
+        made = [*grads, *(t.grad for t in of)]
+        x = x.detach()
+        module.weight_ih_l0.requires_grad_(False)
+        module.bias_ih_l0.requires_grad_(False)
+        module.bias_hh_l0.requires_grad_(False)
+        (g,) = torch.autograd.grad(module(x)[0].sum(), module.weight_hh_l0, create_graph=True)
+        return [*made, g, *torch.autograd.grad(g.pow(2).sum(), module.weight_hh_l0)]
+
+    _both(compute, 1e-4)
+
+
+@on_device(*KINDS)
+def test_transformations_of_functions(kind: str) -> None:
+    def compute(device: str) -> Any:
+        module, x = _made(kind, {}, device)
+        x, given = x.detach(), {name: p.detach() for name, p in module.named_parameters()}
+
+        def of(parameters: Any, x: Any) -> Any:
+            return torch.func.functional_call(module, parameters, (x,))[0]
+
+        def loss(parameters: Any, x: Any) -> Any:
+            return of(parameters, x).pow(2).sum()
+
+        made = list(torch.func.grad(loss)(given, x).values())
+        made.append(torch.func.jacrev(of, 1)(given, x))
+        made.append(torch.func.grad(lambda x: torch.func.grad(loss, 1)(given, x).pow(2).sum())(x))
+        many = torch.stack([x, x * 2, x - 1])
+        if kind == "LSTM" or device == "hpu":  # the CPU's GRU writes in place what has no batch
+            made += torch.func.vmap(torch.func.grad(loss), (None, 0))(given, many).values()
+        else:
+            each = [torch.func.grad(loss)(given, one) for one in many]
+            made += [torch.stack([g[name] for g in each]) for name in given]
+        return made
+
+    _both(compute, 1e-4)
+
+
+@on_device(*KINDS)
+def test_forward_derivatives_and_batches_of_gradients(kind: str) -> None:
+    def forwards(device: str) -> Any:
+        module, x = _made(kind, {}, device)
+        x = x.detach()
+        if kind == "LSTM" and device == "cpu":  # has none there
+            jacobian = torch.autograd.functional.jacobian(lambda x: module(x)[0], x)
+            return [torch.einsum("abcdef,def->abc", jacobian, x * 2)]
+        return [torch.func.jvp(lambda x: module(x)[0], (x,), (x * 2,))[1]]
+
+    def batch(device: str) -> Any:
+        module, x = _made(kind, {}, device)
+        y = module(x)[0]
+        grads = torch.stack([torch.ones_like(y), y.detach()])
+        return torch.autograd.grad(y, (x, module.weight_hh_l0), grads, is_grads_batched=True)
+
+    _both(forwards)
+    _both(batch)
+    zero = torch._efficientzerotensor((2, 3), device="cpu")  # what forward derivatives begin with has no memory
+    assert zero.to("hpu").tolist() == torch._efficientzerotensor((2, 3), device="hpu").tolist() == [[0.0] * 3] * 2

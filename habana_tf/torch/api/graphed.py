@@ -222,8 +222,12 @@ class _Training:
                 return made
 
             @staticmethod
-            @torch.autograd.function.once_differentiable
             def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+                if torch.is_grad_enabled():
+                    raise RuntimeError(
+                        "a graphed callable has no second derivative, as its backward pass is replayed: call what it "
+                        "is made of where create_graph=True"
+                    )
                 due = [g for g, grad in zip(grads, with_grad, strict=True) if grad]
                 for static, g in zip(owner.gradients_of, due, strict=True):
                     static.copy_(g)
