@@ -1,7 +1,8 @@
-"""Attention on tensors of bf16 or fp16: its two products in that type, with sums of fp32, as a card has them.
+"""Attention on tensors of bf16: its two products in that type, with sums of fp32, as a card has them.
 
 PyTorch's formula for devices without a kernel of attention casts such tensors to fp32 before, which is twice the bytes
-and none of a card's products in bf16. It has a switch for that, but one for all devices of the process.
+and none of a card's products in bf16. It has a switch for that, but one for all devices of the process. Tensors of fp16
+are computed so: their scores may be beyond its range.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any
 import torch
 
 _NAME = "_scaled_dot_product_attention_math"
-_NARROW = (torch.bfloat16, torch.float16)
 _stock = getattr(torch.ops.aten, _NAME).default
 
 
@@ -22,7 +22,7 @@ def attention(
     scale: float | None = None, enable_gqa: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """What attention gives, and the weights that it gave the values."""
-    if query.dtype not in _NARROW or dropout_mask is not None or (is_causal and attn_mask is not None):
+    if query.dtype is not torch.bfloat16 or dropout_mask is not None or (is_causal and attn_mask is not None):
         return _on_others(
             query, key, value, attn_mask, dropout_p, is_causal, dropout_mask, scale=scale, enable_gqa=enable_gqa
         )

@@ -6,6 +6,7 @@ on an empty tensor of the CPU, in its words. What no program can have (float64, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -106,11 +107,12 @@ class Composed:
         return self._whole(x, 0, count, generator, torch.ops.aten.random_.default, ())
 
     def random_to_(self, x: torch.Tensor, to: int, *, generator: Generator = None) -> torch.Tensor:
-        return self._whole(x, 0, to, generator, torch.ops.aten.random_.to, (to,))
+        low, end = _representable(x.dtype, 0, to)
+        return self._whole(x, low, end - low, generator, torch.ops.aten.random_.to, (to,))
 
     def random_from_(self, x: torch.Tensor, start: int, to: int | None, *, generator: Generator = None) -> torch.Tensor:
-        end = (1 << 63) if to is None else to
-        return self._whole(x, start, end - start, generator, getattr(torch.ops.aten.random_, "from"), (start, to))
+        low, end = _representable(x.dtype, start, to)
+        return self._whole(x, low, end - low, generator, getattr(torch.ops.aten.random_, "from"), (start, to))
 
     def _whole(
         self, x: torch.Tensor, low: int, count: int, generator: Generator, overload: Any, given: Sequence[Any]
@@ -206,3 +208,25 @@ class Composed:
                 self.recorder, overload, (start, end, steps), {"dtype": like.dtype, "device": "cpu"}, str(why)
             )
             return ran
+
+
+def _representable(dtype: torch.dtype, start: int, end: int | None) -> tuple[int, int]:
+    """The whole numbers from `start` on and before `end`, None for all that a type has, as PyTorch draws them: for a
+    float without those at both ends that would be rounded to others beyond them."""
+    if not dtype.is_floating_point:
+        return start, (2 if dtype is torch.bool else torch.iinfo(dtype).max + 1) if end is None else end
+    digits = 1 - math.frexp(torch.finfo(dtype).eps)[1] + 1
+
+    def rounded(n: int) -> int:
+        return int(torch.tensor(n, dtype=torch.int64).to(dtype))
+
+    def spacing(n: int) -> int:
+        return 1 << max(abs(n).bit_length() - digits, 0)
+
+    if (first := rounded(start + 1)) < start:
+        start = first + spacing(start + 1)
+    if end is None:
+        return start, (1 << digits) + 1
+    if (last := rounded(end - 1)) >= end:
+        end = last - spacing(end - 1)
+    return start, end

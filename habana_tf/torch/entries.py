@@ -29,7 +29,8 @@ class Entries:
 
     def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All that a call's meaning depends on."""
-        slots: list[Any] = [kernel.row.name]
+        default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
+        slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
         runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
         literal, self._target, self._overlaps = kernel.row.literal, None, False
         for k, a in enumerate(args):

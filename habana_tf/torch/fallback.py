@@ -69,10 +69,12 @@ class _Argument(NamedTuple):
 
 
 class _Schema(NamedTuple):
-    """What a call asks of an overload. random: whether it draws random numbers."""
+    """What a call asks of an overload. random: whether it draws random numbers; numbers: whether PyTorch takes them in
+    the place of tensors."""
 
     name: str
     random: bool
+    numbers: bool
     arguments: tuple[_Argument, ...]
     by_name: dict[str, _Argument]
 
@@ -86,7 +88,9 @@ def _schema(overload: Any) -> _Schema:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]") and not number_forms.allowed(overload)
         arguments.append(_Argument(a.name, tensor, written, written and a.is_out))
     random = torch.Tag.nondeterministic_seeded in overload.tags
-    return _Schema(str(overload), random, tuple(arguments), {a.name: a for a in arguments})
+    packet = overload._schema.name.removeprefix("aten::")
+    numbers = torch._C._should_allow_numbers_as_tensors(packet)
+    return _Schema(str(overload), random, numbers, tuple(arguments), {a.name: a for a in arguments})
 
 
 class _Host:
@@ -95,12 +99,12 @@ class _Host:
     def __init__(self, recorder: Recorder, overload: Any, schema: _Schema) -> None:
         self.recorder, self.overload, self.schema = recorder, overload, schema
         self.twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self.types: set[torch.dtype] = set()
+        self.tensors: list[torch.Tensor] = []
         self.outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         arguments, by_name = self.schema.arguments, self.schema.by_name
-        self.types = {t.dtype for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)}
+        self.tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
         given = [self._to_host(value, a) for a, value in zip(arguments, args, strict=False)]
         named = {name: self._to_host(value, by_name.get(name)) for name, value in kwargs.items()}
         made = self.overload(*given, **named)
@@ -114,16 +118,19 @@ class _Host:
         if isinstance(value, (list, tuple)):
             return [self._to_host(x, argument) for x in value]
         if isinstance(value, (bool, int, float, complex)) and argument is not None and argument.tensor:
-            return torch.scalar_tensor(value, dtype=self._kind(value), device="cpu")
+            return value if self.schema.numbers else torch.scalar_tensor(value, dtype=self._kind(value), device="cpu")
         if isinstance(value, torch.device) and value.type == "hpu":
             return torch.device("cpu")
         return value
 
     def _kind(self, value: Any) -> torch.dtype:
         """The type of a tensor for a number that PyTorch hands over as it is: none that changes the result's."""
-        if isinstance(value, float):
-            return torch.float64 if torch.float64 in self.types else torch.get_default_dtype()
-        return torch.bool if isinstance(value, bool) else torch.int64 if isinstance(value, int) else torch.complex64
+        plain = torch.result_type(value, value)
+        alike = [t for t in self.tensors if _rank(t.dtype) >= _rank(plain)]
+        if alike and not any(t.dim() for t in alike):
+            return alike[0].dtype
+        wide = plain.is_floating_point and any(t.dtype is torch.float64 for t in self.tensors)
+        return torch.float64 if wide else plain
 
     def _twin(self, t: torch.Tensor, written: bool, out: bool) -> torch.Tensor:
         """The counterpart of a tensor. Of an `out` that may be resized one that can be."""
@@ -149,6 +156,11 @@ class _Host:
         if isinstance(made, (list, tuple)):
             return type(made)(self._to_device(x) for x in made)
         return made
+
+
+def _rank(dtype: torch.dtype) -> int:
+    """Of kinds of numbers, of which the highest is a result's."""
+    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
 
 
 def host_view(recorder: Recorder, t: torch.Tensor, write: bool) -> torch.Tensor:

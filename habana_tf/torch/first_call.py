@@ -123,6 +123,8 @@ class _Filling:
             return ("list", tuple(self._argument(x, s) for x, s in zip(a, slot, strict=True)))
         if isinstance(a, (bool, int, float, str)):
             return ("literal", a)
+        if isinstance(a, complex):
+            raise NotRecorded("no program computes with complex numbers")
         return ("literal", None)  # a type, a device, a memory format: results say what they come to
 
     def _read(self, a: torch.Tensor, slot: Any) -> Argument:

@@ -75,7 +75,12 @@ def leaky_relu(c: Call, x: Node, negative_slope: Operand = 0.01) -> Node:
     return t.test("gt", 0).where(t, t * c.term(negative_slope)).node
 
 
-@overload("leaky_relu_backward", runtime=["negative_slope"], floats=True)
+def _negative(n: float) -> bool:
+    """Of an activation in place no gradient can be told from its result then: PyTorch refuses such a number."""
+    return n < 0
+
+
+@overload("leaky_relu_backward", runtime=["negative_slope"], floats=True, literal=_negative)
 def leaky_relu_backward(c: Call, dy: Node, x: Node, negative_slope: Operand, self_is_result: bool) -> Node:
     grad = c.term(dy)
     return c.term(x).test("gt", 0).where(grad, grad * c.term(negative_slope)).node
@@ -101,7 +106,7 @@ def elu(c: Call, x: Node, alpha: Operand = 1, scale: Operand = 1, input_scale: O
     return t.test("lt", 0).where((t * c.term(input_scale)).map("expm1") * left, t * right).node
 
 
-@overload("elu_backward", runtime=["alpha", "scale", "input_scale"], floats=True)
+@overload("elu_backward", runtime=["alpha", "scale", "input_scale"], floats=True, literal=_negative)
 def elu_backward(
     c: Call, dy: Node, alpha: Operand, scale: Operand, input_scale: Operand, is_result: bool, x: Node
 ) -> Node:

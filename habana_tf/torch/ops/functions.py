@@ -95,6 +95,8 @@ def power(c: Call, x: Node, exponent: Operand) -> Node:
     if isinstance(exponent, Node):
         return t.pow(c.term(exponent)).node
     if not c.dtype.is_float:
+        if x.dtype is DType.BOOL and isinstance(exponent, bool):
+            raise c.refused("a boolean power of booleans, which PyTorch's meta kernel takes for an integer,")
         if exponent < 0:
             raise c.refused("a negative power of integers")
         return t.pow(int(exponent)).node if exponent != 2 or c.dtype is DType.BOOL else (t * t).node
