@@ -9,6 +9,7 @@ from typing import Any
 from habana_tf.graph.census import OFF_CARD, Kind
 from habana_tf.graph.reasons import REMEDIES, Reason
 from habana_tf.reports.table import Table
+from habana_tf.reports.units import size
 from habana_tf.resolver.placements import Placements
 
 MOST_ROWS = 20
@@ -67,6 +68,10 @@ def recorded(known: Placements) -> list[str | Table]:
         cpu = [(each.op, each.count, each.reason, few(each.layers, "layers")) for each in known.cpu]
         out.append(Table(["op", ">calls", "reason", "in"], cpu, "On the CPU, on the card's memory"))
         out.append("to have them on HPU: use ops that have a row in the table of overloads (docs/torch.md)")
+    if known.copied:
+        copies = [(each.op, each.count, size(each.nbytes), few(each.layers, "layers")) for each in known.copied]
+        out.append(Table(["op", ">calls", ">copied", "in"], copies, "Operands of the host, copied at each call"))
+        out.append("to save the copies: make these tensors on the card, or move them once with .to('hpu')")
     return out
 
 

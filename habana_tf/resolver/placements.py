@@ -48,14 +48,27 @@ class CpuOp:
 
 
 @dataclass(frozen=True)
+class HostOperands:
+    """An op on HPU that read tensors of the host. count: how many of its calls; nbytes: that they copied; layers: those
+    that called it, the first ones."""
+
+    op: str
+    framework: str
+    count: int
+    nbytes: int
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Placements:
     """programs: the last ones of several ops; earlier: how many there were before these. ops: of all programs, how many
-    of each. cpu: the most frequent first."""
+    of each. cpu: the most frequent first; copied: the ones with most bytes first."""
 
     programs: tuple[ProgramRecord, ...] = ()
     earlier: int = 0
     ops: Counter[str] = field(default_factory=Counter)
     cpu: tuple[CpuOp, ...] = ()
+    copied: tuple[HostOperands, ...] = ()
 
 
 _lock = threading.Lock()
@@ -63,7 +76,8 @@ _programs: deque[ProgramRecord] = deque()
 _earlier = 0
 _ops: Counter[str] = Counter()
 _cpu: Counter[tuple[str, str, str]] = Counter()
-_layers: dict[tuple[str, str, str], dict[str, None]] = {}
+_layers: dict[tuple[str, ...], dict[str, None]] = {}
+_copied: dict[tuple[str, str], tuple[int, int]] = {}
 
 
 def note_program(cluster: Cluster, scopes: Sequence[str] = ()) -> None:
@@ -91,18 +105,34 @@ def note_cpu_op(op: str, framework: str, reason: str, layer: Callable[[], str] =
     key = op, framework, reason
     with _lock:
         _cpu[key] += 1
-        count = _cpu[key]
-        known = _layers.setdefault(key, {})
-        if count <= MOST_ASKED and len(known) < MOST_LAYERS and (name := layer()):
-            known[name] = None
-        return count == 1
+        _ask(key, _cpu[key], layer)
+        return _cpu[key] == 1
+
+
+def note_host_operand(op: str, framework: str, nbytes: int, layer: Callable[[], str] = str) -> bool:
+    """Counts a call of an op on HPU for which so many bytes of tensors of the host were copied; whether it is the
+    first. layer: as for `note_cpu_op`."""
+    key = op, framework
+    with _lock:
+        count, before = _copied.get(key, (0, 0))
+        _copied[key] = count + 1, before + nbytes
+        _ask(key, count + 1, layer)
+        return not count
+
+
+def _ask(key: tuple[str, ...], count: int, layer: Callable[[], str]) -> None:
+    known = _layers.setdefault(key, {})
+    if count <= MOST_ASKED and len(known) < MOST_LAYERS and (name := layer()):
+        known[name] = None
 
 
 def placements() -> Placements:
     """All that is known now."""
     with _lock:
         cpu = tuple(CpuOp(*key, n, tuple(_layers[key])) for key, n in _cpu.most_common())
-        return Placements(tuple(_programs), _earlier, Counter(_ops), cpu)
+        most = sorted(_copied.items(), key=lambda item: -item[1][1])
+        copied = tuple(HostOperands(*key, *counts, tuple(_layers[key])) for key, counts in most)
+        return Placements(tuple(_programs), _earlier, Counter(_ops), cpu, copied)
 
 
 def reset() -> None:
@@ -110,6 +140,6 @@ def reset() -> None:
     global _earlier
     with _lock:
         _programs.clear()
-        for counts in (_ops, _cpu, _layers):
+        for counts in (_ops, _cpu, _layers, _copied):
             counts.clear()
         _earlier = 0

@@ -157,6 +157,8 @@ class Bound:
         """The block of each argument that is on the device; None where one has another layout or state than was
         bound. inputs: of the program so far."""
         known, reading = self.memory.blocks, self.memory.reading
+        if any(args[place].dim() for _, _, place in self.hosts):
+            return None
         found = []
         for place, contents, dtype, shape, strides, offset, value, read, reach in self.met:
             t = args[place]
@@ -215,9 +217,10 @@ class Stretch:
         self, step: Step, numbers: tuple[list[float], list[int]], watched: Watched, results: Sequence[Any]
     ) -> Bound | None:
         """Binds what was recorded up to `step`. results: what the call gave. None where another call need not come to
-        the same: the program ended within, or a number came in a tensor of the CPU that is no argument."""
+        the same: the program ended within, the host read or wrote a tensor, or a number came in a tensor of the CPU
+        that is no argument."""
         on_device = [t for t in results if isinstance(t, torch.Tensor) and t.device.type == "hpu"]
-        ended = bool(watched.launches) or self.memory.reading != self.reading
+        ended = watched.by_host or bool(watched.launches) or self.memory.reading != self.reading
         if ended or not self.plain or any(t.dtype is not self.memory.of(t).dtype for t in on_device):
             return None
         _, _, floats, integers = self.marks

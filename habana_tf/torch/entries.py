@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch.host_operands import HostOperand
 from habana_tf.torch.inputs import Inputs
 from habana_tf.torch.kernel import WHOLE, Drawn, Kernel, NotRecorded, Number, Operand
 from habana_tf.torch.launch import Watched
@@ -63,7 +64,7 @@ class Entries:
         """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
         block = self._blocks.get(t.untyped_storage().data_ptr())
         if block is None:
-            return self._of_host(t)
+            return self._of_host(t, written)
         value: Any = block.value
         if t.dtype is not block.dtype:
             if value is not None or block.reader == self.memory.reading:
@@ -89,12 +90,15 @@ class Entries:
             return (WHOLE, block.shape, block.dtype)
         return self._operand(t, True)
 
-    def _of_host(self, t: torch.Tensor) -> Operand:
-        """A tensor of the CPU: a number, or a mistake."""
-        if t.dim():
+    def _of_host(self, t: torch.Tensor, written: bool) -> Operand:
+        """A tensor of the CPU: a number, or what has to be copied first. Raises HostOperand for that, RuntimeError for
+        one that is written."""
+        if written or t.device.type != "cpu":
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"
             )
+        if t.dim():
+            raise HostOperand
         number = self._scalar(t.item(), t.dtype)
         if self._watched is not None:
             self._watched.hosts.append((number.kind, number.place, t))

@@ -11,7 +11,7 @@ import torch
 
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.settings import PT_HPU_PLACE_ON_CPU
-from habana_tf.torch import attention, fallback, lists, out_forms, own_ops, recurrent, told
+from habana_tf.torch import attention, fallback, lists, masks, out_forms, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.element_types import DLPACK
@@ -69,13 +69,16 @@ class Kernels:
             if name in own_ops.OPS:
                 own[name] = kernel
             else:
-                self._register(name, functools.partial(self._recorded, kernel), kernel)
+                call = functools.partial(self._recorded, kernel)
+                self._register(name, masks.of_booleans(name, call), kernel)
         self._others: list[Composed | Fused] = [Composed(self.recorder, own), Fused(self.recorder, own)]
         for name, call in (item for part in self._others for item in part.kernels().items()):
             self._register(name, call)
         self._copy = Kernel.of(rows()["copy_"])
         self._recurrent = recurrent.register(self._kernel)
         attention.register(self._aten)
+        for overload in _structured():
+            self._aten.impl(overload.name().removeprefix("aten::"), functools.partial(self._fallback, overload), _KEY)
         for overload in lists.overloads():
             on_lists = lists.OnLists(overload, lambda: self.recorder)
             self._aten.impl(overload.name().removeprefix("aten::"), on_lists, _KEY)
@@ -167,7 +170,9 @@ class Kernels:
 
     # -- copies -------------------------------------------------------------------------------------------
 
-    def _copy_from(self, source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    def _copy_from(self, source: Any, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        if not isinstance(source, torch.Tensor):  # a number, which PyTorch hands over as it is
+            source = torch.tensor(source, dtype=torch.float64 if isinstance(source, float) else None, device="cpu")
         turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg()
         if source.device.type == "hpu" and target.device.type == "hpu" and not turned:
             self._recorded(self._copy, target, source)
@@ -201,6 +206,20 @@ def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
         t.layout is torch.strided and t.device.type in ("cpu", "hpu") and not t.is_quantized and not t.is_nested
         for t in (one, other)
     )
+
+
+def _structured() -> list[Any]:
+    """The overloads without a row whose results PyTorch makes before it asks the device for the op with `out`: for
+    these it would look at the operands' devices itself."""
+    found = []
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        packet, _, kind = name.removeprefix("aten::").partition(".")
+        if not name.startswith("aten::") or name.removeprefix("aten::") in rows():
+            continue
+        keys = "CPU", "CompositeExplicitAutogradNonFunctional"
+        if all(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys):
+            found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
+    return found
 
 
 def _view(name: str) -> Callable[..., Any]:

@@ -65,12 +65,13 @@ class Watched:
     """What the recorder did while it was watched. launches: each program with the blocks that it read, the bytes before
     those of its inputs that are parts of a block, and the blocks that it wrote. numbers: those read at run time; hosts:
     (kind, place, tensor of the CPU) for those that came in tensors; drawn: (place, number) for those that are others at
-    each run."""
+    each run. by_host: whether the host read or wrote a tensor meanwhile."""
 
     launches: list[tuple[Launch, list[Block], dict[int, int], list[Block]]] = field(default_factory=list)
     numbers: tuple[list[float], list[int]] = ([], [])
     hosts: list[tuple[str, int, torch.Tensor]] = field(default_factory=list)
     drawn: list[tuple[int, Drawn]] = field(default_factory=list)
+    by_host: bool = False
 
     def ran(
         self, launch: Launch, read: list[Block], offsets: dict[int, int], written: list[Block],
@@ -89,6 +90,7 @@ class Watched:
 
     def touched(self, block: Block, write: bool) -> None:
         """The host is about to read a block, or to write it."""
+        self.by_host = True
 
     def random(self, overload: Any) -> None:
         """The host is about to draw the numbers of an op."""

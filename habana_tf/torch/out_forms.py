@@ -42,8 +42,11 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensors = list(meta.tensors(given))
     if tensors and _overlap(tensors, meta.tensors([args, *(v for name, v in kwargs.items() if name not in names)])):
         taken.check(overload, args, kwargs)
+    for t in tensors:
+        if t.device.type != "hpu":
+            raise RuntimeError(f"Expected out tensor to have device hpu:0, but got {t.device} instead")
     other = without_out(overload)
-    if other is None or any(t.device.type != "hpu" for t in tensors):
+    if other is None:
         return None
     named = {name: value for name, value in kwargs.items() if name not in names}
     made = number_forms.taking_numbers(other, args, named)(*args, **named)

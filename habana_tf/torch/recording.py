@@ -33,6 +33,7 @@ from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.entries import Entries
 from habana_tf.torch.first_call import step_of
 from habana_tf.torch.graphs_of_step import Graphs, Kind
+from habana_tf.torch.host_operands import HostOperand, on_card
 from habana_tf.torch.kernel import MOST_NUMBERS, Drawn, Kernel, NotRecorded, tensor_at
 from habana_tf.torch.launch import Launch, Watched, aligned
 from habana_tf.torch.step import Step
@@ -84,6 +85,10 @@ class Recorder(Entries):
                     raise NotRecorded(step.refused)
                 new = [None if fresh is None else self.memory.tensor(*fresh) for fresh in step.fresh]
                 self._step = step
+            except HostOperand:
+                self._step = before
+                self._undo(*marks)
+                return self.record(kernel, *on_card(str(kernel.overload), args, kwargs))
             except BaseException:
                 self._step = before
                 self._undo(*marks)

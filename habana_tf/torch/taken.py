@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch import number_forms
 from habana_tf.torch.meta import tensors
 
 SMALL = 1 << 12
@@ -37,7 +38,7 @@ def check(
 ) -> None:
     """Raises what PyTorch's CPU says to these arguments, if it refuses them. results: tensors as they come out. mixed:
     bfloat16 is taken for float32."""
-    call = _Call(overload, args, kwargs, mixed)
+    call = _Call(number_forms.taking_numbers(overload, args, kwargs), args, kwargs, mixed)
     if call.known in _taken:
         return
     why: Exception | None = None
