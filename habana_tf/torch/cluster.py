@@ -53,8 +53,9 @@ LAYOUT, SIZE = "layout", "size"
 class Recording:
     """See above. inputs: shape and type of each storage that is read. floats, integers: how many numbers are read at
     run time. outputs: contents that storages get; updates: for each the input that is the same storage, -1 for none.
-    scopes: of the ops, see `torch.scopes`; no part of what it computes. sizes: entries of the vector of sizes, 0 for a
-    recording with numbers. parameters: inputs that came as parameters of modules; no part of what it computes."""
+    scopes: of the ops, see `torch.scopes`; lines: where the program called them; parameters: inputs that came as
+    parameters of modules; these are no part of what it computes. sizes: entries of the vector of sizes, 0 for a
+    recording with numbers."""
 
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     floats: int
@@ -65,6 +66,7 @@ class Recording:
     scopes: tuple[str, ...] = ()
     sizes: int = 0
     parameters: tuple[int, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def computed(self) -> bytes:
         """What it computes, as bytes: equal for equal programs, whatever their modules are called."""

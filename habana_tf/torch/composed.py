@@ -156,18 +156,25 @@ class Composed:
     def multinomial(
         self, p: torch.Tensor, num_samples: int, replacement: bool = False, *, generator: Generator = None
     ) -> torch.Tensor:
-        """As PyTorch does it for other cards; weights are not looked at."""
+        """As PyTorch does it for other cards."""
         drawn = torch.empty((*p.shape[:-1], num_samples), dtype=torch.int64, device="meta")
         one = num_samples == 1
-        if p.dim() not in (1, 2) or num_samples < 1 or not replacement and num_samples > p.shape[-1] or not p.numel():
+        many = p.dim() in (1, 2) and (p.shape[-1] > 1 << 24 or not replacement and num_samples > p.shape[-1])
+        if p.dim() not in (1, 2) or num_samples < 1 or many or not p.numel():
+            why = "it is empty, or an error"
+        elif p.dtype not in (torch.float32, torch.bfloat16):
+            why = f"no program draws by weights of {p.dtype}"
+        else:
+            why = ""
+        if why:
             overload = torch.ops.aten.multinomial.default
             args = (p, num_samples, replacement)
-            made = fallback.run(self.recorder, overload, args, {"generator": generator}, "it is empty, or an error")
-        elif replacement and not one and p.dtype in (torch.float32, torch.bfloat16):
+            made = fallback.run(self.recorder, overload, args, {"generator": generator}, why)
+        elif replacement and not one:
             blocks = -(-drawn.numel() // _WORDS)
             made = self._record("choices", (p, num_samples, *random_state.take(generator, blocks)))
         else:
-            waited = p / torch.empty_like(p).exponential_(1, generator=generator)
+            waited = self._record("race", (p, *random_state.take(generator, -(-p.numel() // _WORDS))))
             made = waited.argmax(-1, keepdim=True) if one else waited.topk(num_samples)[1]
         return made
 

@@ -31,7 +31,7 @@ def step_of(
     memory: Memory,
 ) -> Step:  # fmt: skip
     """The step of a call after another. Raises what PyTorch raises for wrong arguments."""
-    step = Step(before.index + 1, before, scope=scopes.now())
+    step = Step(before.index + 1, before, scope=scopes.now(), line=scopes.line())
     try:
         _Filling(step, kernel, entry, args, kwargs, memory).fill()
     except NotRecorded as why:

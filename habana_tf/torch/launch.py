@@ -19,6 +19,7 @@ from habana_tf.torch import held, scopes, told
 from habana_tf.torch.cluster import Recording, nbytes
 from habana_tf.torch.differences import Recordings
 from habana_tf.torch.kernel import Drawn
+from habana_tf.torch.out_of_range import OutOfRange
 from habana_tf.torch.ranges import Structures
 from habana_tf.torch.storage import Block, Memory
 
@@ -44,6 +45,7 @@ class Launch:
         self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
         self.sizes = [nbytes(shape, from_label(label)) for shape, label in recording.inputs]
         self._memory = memory
+        self._lines = recording.lines
 
     def run(self, inputs: list[int], outputs: list[int], parts: tuple[int, ...] = ()) -> None:
         """Runs it. parts: the inputs that are parts of a block. Raises what the program raises."""
@@ -53,11 +55,15 @@ class Launch:
             inputs = inputs + self._more
         try:
             warning = self._native.run(inputs, outputs, parts, 0 if block is None else block.address)
+        except (RuntimeError, IndexError) as why:
+            found = OutOfRange.of(str(why), self._lines)
+            raise why if found is None else found.error() from None
         finally:
             if block is not None:
                 self._memory.release(block)
         if warning:
-            log.warning("%s", warning)
+            found = OutOfRange.of(warning, self._lines)
+            log.warning("%s", warning if found is None else found.warning())
 
 
 @dataclass

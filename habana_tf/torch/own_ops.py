@@ -122,6 +122,7 @@ _OPS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "sequence": ("int count, Scalar start, Scalar step, ScalarType dtype", "Tensor", _sequence),
     "between": ("int count, Scalar start, Scalar end, ScalarType dtype", "Tensor", _sequence),
     "permutation": (f"int n, {_STREAM}", "Tensor", _permutation),
+    "race": (f"Tensor p, {_STREAM}", "Tensor", lambda p, seed, offset: torch.empty_like(p)),
     "choices": (f"Tensor p, int count, {_STREAM}", "Tensor", _choices),
     "lstm_cell": (_CELL.format("cx"), "(Tensor, Tensor, Tensor)", _lstm_cell),
     "lstm_cell_backward": (

@@ -11,6 +11,7 @@ PyTorch numbers the ops by the forward one that they belong to. Names are for pe
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from collections import Counter
@@ -22,9 +23,13 @@ from typing import Any
 import torch
 from torch import nn
 
+import habana_tf
+
 BACKWARD, UPDATE = "backward", "update"
 _MOST = 100_000
 """Ops of the forward pass whose scopes are remembered for their gradients."""
+_NOT_THE_USERS = (*(f"{os.path.dirname(m.__file__ or '')}{os.sep}" for m in (torch, habana_tf)), "<")
+"""What names of files begin with, of which no line is the user's."""
 _FEW = 2
 _SELF = "L['self']."
 """What the way to a module in the one that was compiled begins with."""
@@ -122,6 +127,17 @@ def most(of: Sequence[str]) -> tuple[str, ...]:
 
 
 _scopes = Scopes()
+
+
+def line() -> str:
+    """The line of the user's program that calls an op, as file:line; empty in the thread of a backward pass."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_NOT_THE_USERS):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def now() -> str:

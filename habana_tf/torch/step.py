@@ -19,8 +19,8 @@ class Step:
     record: the op as data; new: inputs that it is the first to read, and parameters: those of them that came as
     parameters of modules; numbers: how many it reads at run time. refused: why no program can have it; empty where one
     can. fresh: of each new result what `Memory.tensor` takes. written, returned: the arguments that it writes, and
-    gives back. single: whether it returns one value and not a tuple. scope: see `scopes`. plain: whether a new tensor
-    is all that it makes and writes.
+    gives back. single: whether it returns one value and not a tuple. scope: see `scopes`; line: of the
+    program that called it first. plain: whether a new tensor is all that it makes and writes.
     """
 
     index: int
@@ -35,6 +35,7 @@ class Step:
     returned: tuple[Where, ...] = ()
     single: bool = True
     scope: str = ""
+    line: str = ""
     plain: bool = False
     then: dict[Any, Step] = field(default_factory=dict)
     launches: dict[Any, Any] = field(default_factory=dict)
@@ -59,5 +60,5 @@ class Step:
         updates = tuple(update for _, update in wanted)
         return Recording(
             inputs, floats, integers, tuple(ops), outputs, updates, tuple(s.scope for s in path),
-            parameters=tuple(k for s in path for k in s.parameters),
+            parameters=tuple(k for s in path for k in s.parameters), lines=tuple(s.line for s in path),
         )  # fmt: skip

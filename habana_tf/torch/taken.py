@@ -102,8 +102,8 @@ class _Call:
             with torch.random.fork_rng(devices=[], enabled=draws):
                 self.overload(*args, **kwargs)
         except NotImplementedError as why:
-            rare = any(t.dtype is torch.bfloat16 for t in self.given)  # the CPU has fewer kernels for it than cards
-            return None if rare or str(why).startswith(_NO_KERNEL) else why.with_traceback(None)
+            few = self.mixed or any(t.dtype is torch.bfloat16 for t in self.given)  # types that cards have kernels for
+            return None if few or str(why).startswith(_NO_KERNEL) else why.with_traceback(None)
         except Exception as why:
             return why.with_traceback(None)  # which would keep what all callers hold, in a circle
         return None

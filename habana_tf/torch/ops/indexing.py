@@ -10,6 +10,13 @@ from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, both, overload
 
+_OUT = "IndexError: index out of range in self: {index} of {size}"
+
+
+def _beyond(axis: int, kind: str = "IndexError", op: str = "") -> str:
+    """What most of PyTorch's kernels say of an index out of range."""
+    return f"{kind}: {op}index {{index}} is out of bounds for dimension {axis} with size {{size}}"
+
 
 @overload("index_select")
 def index_select(c: Call, x: Node, dim: int, index: Node) -> Node:
@@ -17,7 +24,7 @@ def index_select(c: Call, x: Node, dim: int, index: Node) -> Node:
     if not x.rank:
         return b.expand(x, c.shape)
     axis = dim % x.rank
-    c.in_range("index", index, x.shape[axis])
+    c.in_range(_OUT, index, x.shape[axis])
     out = b.gather(x, [b.reshape(index, (index.numel,))], [axis])  # its first axis is that of the index
     return b.permute(out, (*range(1, axis + 1), 0, *range(axis + 1, x.rank)))
 
@@ -44,7 +51,7 @@ def embedding_backward(
 def _coordinates(c: Call, x: Node, dim: int, index: Node) -> list[Node]:
     """Where each element of `index` points to: its value along `dim`, its own place along the other axes."""
     b = c.b
-    c.in_range("index", index, x.shape[dim])
+    c.in_range(_beyond(dim, "RuntimeError"), index, x.shape[dim])
     return [index if k == dim else b.iota(index.shape, k, index.dtype) for k in range(x.rank)]
 
 
@@ -113,12 +120,15 @@ def _rows_first(c: Call, x: Node, axis: int) -> Node:
     return c.b.permute(x, (axis, *(k for k in range(x.rank) if k != axis)))
 
 
-def _at_rows(c: Call, x: Node, dim: int, index: Node, rows: Node, kind: str) -> Node:
-    """x with `rows`, whose first axis is that of the index, put or added at places of an axis."""
+def _at_rows(
+    c: Call, x: Node, dim: int, index: Node, rows: Node, kind: str, words: str, given: Node | None = None
+) -> Node:
+    """x with `rows`, whose first axis is that of the index, put or added at places of an axis. words, given: as in
+    `Call.in_range`."""
     b = c.b
     axis = dim % x.rank
     flat = b.reshape(index, (index.numel,))
-    c.in_range("index", flat, x.shape[axis])
+    c.in_range(words, flat, x.shape[axis], None if given is None else b.reshape(given, (given.numel,)))
     base = b.cast(x, x.dtype.accumulator)
     return b.scatter(base, rows, [flat], [axis], kind)
 
@@ -128,14 +138,16 @@ def index_add(c: Call, x: Node, dim: int, index: Node, source: Node, alpha: Oper
     if not x.rank or x.dtype is DType.BOOL:
         raise c.refused("a sum of booleans, or a scalar")
     added = c.term(source) * c.term(alpha)
-    return _at_rows(c, x, dim, index, _rows_first(c, added.node, dim % x.rank), "add")
+    words = _OUT if x.rank == 1 else _beyond(dim % x.rank, "RuntimeError")
+    return _at_rows(c, x, dim, index, _rows_first(c, added.node, dim % x.rank), "add", words)
 
 
 @overload(*both("index_copy"))
 def index_copy(c: Call, x: Node, dim: int, index: Node, source: Node) -> Node:
     if not x.rank:
         raise c.refused("a scalar")
-    return _at_rows(c, x, dim, index, _rows_first(c, c.term(source).node, dim % x.rank), "set")
+    words = _beyond(dim % x.rank, op="index_copy_(): ")
+    return _at_rows(c, x, dim, index, _rows_first(c, c.term(source).node, dim % x.rank), "set", words)
 
 
 @overload(*both("index_fill.int_Scalar", "index_fill.int_Tensor"), runtime=["value"])
@@ -144,9 +156,9 @@ def index_fill(c: Call, x: Node, dim: int, index: Node, value: Operand) -> Node:
         raise c.refused("a scalar")
     axis = dim % x.rank
     rest = [n for k, n in enumerate(x.shape) if k != axis]
-    index = _wrapped(c, index, x.shape[axis])
+    wrapped = _wrapped(c, index, x.shape[axis])
     rows = c.b.expand(c.node(value, x.dtype.accumulator), (index.numel, *rest))
-    return _at_rows(c, x, dim, index, rows, "set")
+    return _at_rows(c, x, dim, wrapped, rows, "set", _beyond(axis), index)
 
 
 # -- tensors in brackets ----------------------------------------------------------------------------------------
@@ -174,8 +186,9 @@ class _Brackets:
             shape = broadcast_shapes(shape, n.shape)  # type: ignore[arg-type]
         self.coords = []
         for axis, n in zip(self.axes, nodes, strict=True):
-            wrapped = _wrapped(c, b.cast(n, DType.I64), x.shape[axis])
-            c.in_range("index", wrapped, x.shape[axis])
+            given = b.cast(n, DType.I64)
+            wrapped = _wrapped(c, given, x.shape[axis])
+            c.in_range(_beyond(axis), wrapped, x.shape[axis], given)
             self.coords.append(b.expand(wrapped, shape))  # type: ignore[arg-type]
         self.rank = len(shape)
         together = self.axes == list(range(self.axes[0], self.axes[-1] + 1))
@@ -235,5 +248,6 @@ def take(c: Call, x: Node, index: Node) -> Node:
     if 0 in c.shape:
         return c.b.const(0, c.dtype, c.shape)
     wrapped = _wrapped(c, index, x.numel)
-    c.in_range("index", wrapped, x.numel)
+    words = "IndexError: out of range: tried to access index {index} on a tensor of {size} elements."
+    c.in_range(words, wrapped, x.numel, index)
     return c.b.gather(c.b.reshape(x, (x.numel,)), [wrapped], [0])

@@ -61,7 +61,7 @@ def _labels(c: Call, target: Node, classes: Extent, ignored: int) -> tuple[Term,
     b, (rows,) = c.b, target.shape
     column = Term(b, b.reshape(target, (rows, 1)))
     counts = column.test("ne", ignored)
-    c.in_range("target", counts.where(column, 0).node, classes)
+    c.in_range("IndexError: Target {index} is out of bounds.", counts.where(column, 0).node, classes)
     return Term(b, b.binary("eq", b.iota((rows, classes), 1, target.dtype), column.node)), counts
 
 
@@ -169,6 +169,9 @@ _LEAST_LOG = -100.0
 @overload("binary_cross_entropy", floats=True)
 def binary_cross_entropy(c: Call, x: Node, target: Node, weight: Node | None = None, reduction: int = _MEAN) -> Node:
     p, t = c.term(x), c.term(target)
+    for name, each in {"input": p, "target": t}.items():
+        inside = c.b.binary("and", each.test("ge", 0.0).node, each.test("le", 1.0).node)
+        c.holds(f"RuntimeError: all elements of {name} should be between 0 and 1", inside)
     losses = (t - 1.0) * (-p).map("log1p").max(_LEAST_LOG) - t * p.map("log").max(_LEAST_LOG)
     return _reduced(c, losses if weight is None else losses * c.term(weight), reduction)
 

@@ -74,7 +74,10 @@ def bernoulli(c: Call, x: Node | None, p: Operand, seed: Operand, offset: Operan
 
 @overload("habana_tf::bernoulli_by_", runtime=_STREAM, drops=True)
 def bernoulli_by(c: Call, x: Node | None, p: Node, seed: Operand, offset: Operand) -> Node:
-    return _unit(c, seed, offset).test("lt", c.term(p, DType.F32)).node
+    share = c.term(p, DType.F32)
+    inside = c.b.binary("and", share.test("ge", 0.0).node, share.test("le", 1.0).node)
+    c.holds("RuntimeError: Expected p_in >= 0 && p_in <= 1 to be true, but got false.", inside)
+    return _unit(c, seed, offset).test("lt", share).node
 
 
 @overload("habana_tf::dropout", runtime=["p", *_STREAM], floats=True)
@@ -129,11 +132,29 @@ def permutation(c: Call, n: int, seed: Operand, offset: Operand) -> Node:
     return c.b.sort(keys, 0)
 
 
+def _look_at_weights(c: Call, p: Node, refusal: str) -> None:
+    """Weights to draw by are numbers, and not all of them 0. refusal: PyTorch's words for other ones."""
+    weight = Term(c.b, c.b.cast(p, DType.F32))
+    right = c.b.binary("and", weight.test("ge", 0.0).node, weight.test("lt", math.inf).node)
+    c.holds(f"RuntimeError: {refusal}", right)
+    some = Term(c.b, c.b.reduce("max", weight.node, [p.rank - 1])).test("ne", 0.0)
+    c.holds("RuntimeError: invalid multinomial distribution (sum of probabilities <= 0)", some.node)
+
+
+@overload("habana_tf::race", runtime=_STREAM, floats=True)
+def race(c: Call, p: Node, seed: Operand, offset: Operand) -> Node:
+    """Weights divided by exponential numbers: the largest is the class that is drawn, the next one the next."""
+    _look_at_weights(c, p, "probability tensor contains either `inf`, `nan` or element < 0")
+    waited = (-_above_zero(c, seed, offset).map("log")).max(2.0**-25)
+    return (c.term(p) / waited).node
+
+
 @overload("habana_tf::choices", runtime=_STREAM, floats=True)
 def choices(c: Call, p: Node, count: int, seed: Operand, offset: Operand) -> Node:
     """Classes of the last axis: the first whose running sum of weights passes a random part of the whole."""
     b = c.b
     axis = p.rank - 1
+    _look_at_weights(c, p, "invalid multinomial distribution (encountering probability entry < 0, infinity or NaN)")
     running = b.scan("sum", b.cast(p, DType.F32), axis)
     total = b.slice(running, [0] * axis + [c.number(p.shape[axis]) - 1], [*p.shape[:axis], 1])
     drawn = (_unit(c, seed, offset) * Term(b, total)).node

@@ -158,7 +158,7 @@ def vector_norm(c: Call, x: Node, ord: float = 2, dim: Any = None, keepdim: bool
     return c.b.reshape(made, c.shape)
 
 
-@overload("histc")
+@overload("histc", mixed=True)
 def histogram(c: Call, x: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
     """How many elements are in each of `bins` equal parts of [min, max]; the last has both of its ends."""
     if x.dtype is DType.BOOL or not -math.inf < min < max < math.inf:

@@ -44,8 +44,8 @@ class Row:
     writes: arguments that it writes and whose annotation in PyTorch's schema does not say so. stock: the overload by
     which other devices have it, where it is one for devices like this only; given: its arguments, from the row's.
     drops: the old contents of its first argument, which it writes, are not read. floats: it takes floating-point
-    numbers only; other types have CPU kernels. mixed: it takes float32 beside bfloat16, as other cards do, where
-    PyTorch's CPU wants one type.
+    numbers only; other types have CPU kernels. mixed: it takes types that other cards take and PyTorch's CPU does
+    not: integers where that has no kernel for them, float32 beside bfloat16.
     """
 
     name: str
@@ -155,10 +155,22 @@ class Call:
         made = row.lower(Lowering(self.context, op, self.name, [*inputs.values()], attrs, row, slices))
         return [made] if isinstance(made, Node) else list(made)
 
-    def in_range(self, argument: str, indices: Node, bound: Extent) -> None:
-        """Has each launch look whether all indices are in [0, bound)."""
+    def in_range(self, words: str, indices: Node, bound: Extent, given: Node | None = None) -> None:
+        """Has each launch look whether all indices are in [0, bound). words: type and text of what PyTorch's CPU
+        raises, with {index} and {size}. given: the indices as the program has them, where those have been changed."""
+        b = self.b
+        if given is not None and self.context.checks is not None:
+            wide, zero = DType.U64, b.const(0, given.dtype)
+            inside = b.binary("lt", b.cast(b.cast(indices, DType.I64), wide), b.extent(bound, wide))
+            indices = b.select(inside, zero, given)
         row = Lowering(self.context, self.name, self.name, [], {}, _NO_ROW, {})
-        row.in_range(argument, indices, bound)
+        row.in_range(words, indices, bound)
+
+    def holds(self, words: str, right: Node) -> None:
+        """Has each launch look whether something holds everywhere. words: as in `in_range`."""
+        if self.context.checks is not None and 0 not in right.shape:
+            wrong = self.b.select(right, self.b.const(0, DType.I32), self.b.const(1, DType.I32))
+            self.in_range(words, wrong, 1)
 
     def refused(self, what: str) -> LoweringError:
         """What to raise for arguments that have no lowering: the op then runs on the CPU."""
