@@ -103,8 +103,8 @@ ELSEWHERE = {
     f"habana_tf::{name}": file
     for file, names in {
         "test_random_state.py": (
-            "bernoulli_", "bernoulli_by_", "cauchy_", "choices", "dropout", "exponential_", "geometric_", "log_normal_", "race",
-            "permutation", "random_", "uniform_",
+            "bernoulli_", "bernoulli_by_", "cauchy_", "choices", "dropout", "exponential_", "geometric_", "log_normal_",
+            "permutation", "race", "random_", "uniform_",
         ),
         "test_optimizers.py": ("fused_adam_", "fused_sgd_"),
         "test_recurrent.py": ("lstm_layer", "lstm_layer_backward", "gru_layer", "gru_layer_backward"),
