@@ -7,8 +7,9 @@ If the base is in memory already the loop is a copy, too slow for a cache of key
                                                                 `Recipe.copies` and kernels/plugin/launch.cc
     first scatter  -> copy -> second scatter                    both share one buffer, without a copy
 
-The old value must not be read after the first write of the new one. The same holds for a sum that a loop carries, which
-is accumulated in place, and for variables: an optimizer overwrites the old values, which halves the memory traffic, if
+What is computed of the base, as a row of it plus 1, is computed before (see `kept_values`). The old value must not be
+read after the first write of the new one. The same holds for a sum that a loop carries, which is accumulated in place,
+and for variables: an optimizer overwrites the old values, which halves the memory traffic, if
 the launch owns the variables' memory (see kernels/plugin/launch.cc):
 
     w, m, v (inputs)  -> product of the gradient, with Adam as its epilogue  -> w, m, v (outputs)
@@ -33,6 +34,8 @@ def copied_base(body: Body) -> tuple[Node, Node] | None:
     if stored.target.op is not Op.SCATTER or not isinstance(stored.value, Load):
         return None
     base = stored.target.src[0]
+    while base.op is Op.RESHAPE:
+        base = base.src[0]
     whole = stored.value.node is base and stored.value.offset == stored.offset and not stored.value.guard
     return (base, stored.target) if whole and base.op in (Op.INPUT, Op.SCATTER) else None
 

@@ -76,7 +76,12 @@ def keep(
                 n.op is Op.PERMUTE or any(m.permuted for m in made),
             )
             stored = f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n], cached)
-            if stored or rounding > 1 and _replaces_product(n, f, users, program.outputs):
+            if (
+                stored
+                or _written_over(n, f, users[n])
+                or rounding > 1
+                and _replaces_product(n, f, users, program.outputs)
+            ):
                 kept.add(n)
         if n in kept:
             formulas[n] = _Formula(1, frozenset([n]), 0, False)
@@ -120,6 +125,18 @@ def _replaces_product(n: Node, f: _Formula, users: Mapping[Node, list[Node]], ou
     while at is not n and len(users[at]) == 1 and at.shape == n.shape and users[at][0].op is Op.MAP:
         at = users[at][0]
     return at is n
+
+
+def _written_over(n: Node, f: _Formula, users: list[Node]) -> bool:
+    """Whether a value is scattered into the tensor of which it is computed: computed before, in memory of its own, it
+    leaves that tensor to be written in place, of which it is a small part."""
+    return any(u.op is Op.SCATTER and n is u.src[1] and _unshaped(u.src[0]) in f.sources for u in users)
+
+
+def _unshaped(node: Node) -> Node:
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return node
 
 
 def _is_view(node: Node) -> bool:

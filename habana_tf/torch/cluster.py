@@ -46,6 +46,8 @@ Target = tuple[Ref | None, views.Geometry | None, tuple[int, ...]]
 """Contents, view, and the shape of the contents."""
 Result = tuple[tuple[int, ...], str, tuple[int, ...] | None]
 RecordedOp = tuple[str, tuple[Argument, ...], tuple[Target, ...], tuple[Result, ...]]
+MOST_SCATTERED = 4
+"""Parts of a storage, each a range of it, that are written by themselves; more are put together at once."""
 LAYOUT, SIZE = "layout", "size"
 
 
@@ -82,12 +84,13 @@ class Recording:
 @dataclass
 class TorchOp(ClusterOp):
     """record: the op as data. floats, integers, sizes: the inputs of the cluster that hold numbers; -1 for none, and
-    for an op that names no size."""
+    for an op that names no size. often: whether it writes a part of a storage of which many are written."""
 
     record: RecordedOp
     floats: int = -1
     integers: int = -1
     sizes: int = -1
+    often: bool = False
     told: tuple[tuple[Ref, Role], ...] = ()
     """What is known of the cluster's tensors in a training step; one op has it for all."""
 
@@ -119,7 +122,7 @@ class TorchOp(ClusterOp):
         nodes = [made] if isinstance(made, Node) or made is None else list(made)
         if len(nodes) != len(results):
             raise LoweringError(f"{overload}: its lowering gave {len(nodes)} results, {len(results)} are wanted")
-        return _stored(record, nodes, given, context)
+        return _stored(record, nodes, given, context, self.often)
 
     def _value(self, argument: Argument, given: dict[Ref, Node], context: LoweringContext) -> Any:
         """What a lowering gets for an argument."""
@@ -139,7 +142,7 @@ class TorchOp(ClusterOp):
 
 
 def _stored(
-    record: RecordedOp, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext
+    record: RecordedOp, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext, often: bool
 ) -> list[Node]:
     """The contents of the storages that get the results, bfloat16 rounded: inside a kernel it is a float32, whose
     further digits would show in the next op unless a tensor holds the result. Of a storage of which several views are
@@ -161,7 +164,8 @@ def _stored(
                 base = b.const(0, node.dtype, whole)
                 node = views.write(b, base, node, _layout(base, geometry), context.premises)
             elif geometry is not None and contents is not None:
-                node = views.write(b, given[contents], node, _layout(given[contents], geometry), context.premises)
+                old = given[contents]
+                node = views.write(b, old, node, _layout(old, geometry), context.premises, often)
             if contents is not None:
                 given[contents] = node
         elif order is not None:
@@ -186,8 +190,9 @@ def _names_sizes(part: Any) -> bool:
 def _layout(contents: Node, geometry: Any) -> views.Layout:
     if geometry[0] == LAYOUT:
         return views.Layout(*geometry[1:])
-    assert isinstance(contents.numel, int)
-    found = views.layout(contents.numel, geometry)
+    whole = tuple(n for n in contents.shape if isinstance(n, int))
+    assert len(whole) == contents.rank
+    found = views.layout(whole, geometry)
     if found is None:
         raise LoweringError(f"a view of shape {geometry[0]} and strides {geometry[1]} has no layout")
     return found
@@ -241,6 +246,8 @@ def cluster_of(recording: Recording) -> TorchCluster:
     scopes = recording.scopes or ("",) * len(recording.ops)
     ops = enumerate(zip(recording.ops, scopes, strict=True))
     nodes = [op_of(k, record, floats, integers, scope, sizes) for k, (record, scope) in ops]
+    for k in _writing_often(recording):
+        nodes[k].often = True
     updated = set(recording.updates)
     inputs = [
         Arg(from_label(label), False, f"input_{k}", k in updated) for k, (_, label) in enumerate(recording.inputs)
@@ -254,6 +261,18 @@ def cluster_of(recording: Recording) -> TorchCluster:
         results.append(Arg(from_label(label), False, f"output_{len(results)}", update >= 0, update))
     name = f"torch_{hashlib.sha256(recording.computed()).hexdigest()[:12]}"
     return TorchCluster(name, inputs, nodes, list(recording.outputs), results, [], data, recording)
+
+
+def _writing_often(recording: Recording) -> set[int]:
+    """The ops that write parts of storages of which many are written, and nothing that is computed of earlier ones."""
+    storages: dict[Ref, Ref] = {}
+    writing: dict[Ref, list[int]] = {}
+    for at, (_, arguments, targets, results) in enumerate(recording.ops):
+        for k, (contents, geometry, _) in enumerate(targets, len(results) - len(targets)):
+            if contents is not None and geometry is not None and ("value", contents, geometry) not in arguments:
+                storages[at, k] = storages.get(contents, contents)
+                writing.setdefault(storages[at, k], []).append(at)
+    return {at for ops in writing.values() if len(ops) > MOST_SCATTERED for at in ops}
 
 
 def op_of(

@@ -139,7 +139,7 @@ class _Filling:
             self.new[ref[1]] = self.contents[ref]
             if isinstance(a if a._base is None else a._base, torch.nn.Parameter):
                 self.parameters.append(ref[1])
-        if view and 0 not in view[0] and views.layout(math.prod(shape), (view[0], view[1], view[2])) is None:
+        if view and 0 not in view[0] and views.layout(shape, (view[0], view[1], view[2])) is None:
             raise NotRecorded("a view's strides are no part of a grid: its elements overlap, or have uneven gaps")
         return ("value", ref, tuple(view) if view else None)
 
@@ -159,7 +159,7 @@ class _Filling:
             return (contents, geometry, block.shape)
         if geometry is None:
             return (None if self.kernel.row.drops else contents, None, block.shape)
-        lay = views.layout(math.prod(block.shape), geometry)
+        lay = views.layout(block.shape, geometry)
         assert lay is not None
         if lay.broadcast != lay.shape:
             raise NotRecorded("a view is written of which elements share memory")

@@ -175,7 +175,8 @@ class Kernels:
             source = torch.tensor(source, dtype=torch.float64 if isinstance(source, float) else None, device="cpu")
         turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg()
         if source.device.type == "hpu" and target.device.type == "hpu" and not turned:
-            self._recorded(self._copy, target, source)
+            if not _same_elements(source, target):  # as of `x[i] += 1`, which writes x[i] into itself
+                self._recorded(self._copy, target, source)
         elif self.recorder.unrun is not None:
             self.recorder.unrun.copied(source, target)
         elif target.device.type == "hpu":
@@ -220,6 +221,14 @@ def _structured() -> list[Any]:
         if all(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys):
             found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
     return found
+
+
+def _same_elements(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are one view of one memory, in which no elements share a place."""
+    return (
+        a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype is b.dtype
+        and 0 not in a.stride()
+    )  # fmt: skip
 
 
 def _view(name: str) -> Callable[..., Any]:

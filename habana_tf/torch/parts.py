@@ -32,7 +32,7 @@ def part(count: int, geometry: Geometry) -> Range | None:
     rows, step = max(((n, s) for n, s in zip(shape, strides, strict=True) if n > 1), key=lambda axis: axis[1])
     first = offset // step * step
     view = shape, strides, offset - first
-    if rows * step == count or first + rows * step > count or layout(rows * step, view) is None:
+    if rows * step == count or first + rows * step > count or layout((rows, step), view) is None:
         return None
     return first, (rows, step), view
 

@@ -10,7 +10,6 @@ of them as strides are: a view of [s0, 8, 16] has the grid [s0, 8, 16], whatever
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from habana_tf.ir.extent import Extent
 from habana_tf.torch import views
 from habana_tf.torch.cluster import LAYOUT, Argument, RecordedOp, Recording, Target
 
+Shape = tuple[int, ...]
 Visit = Callable[[int, bool], Any]
 """Gives what stands in the place of a number. The second argument: whether it is an argument of an overload, which may
 be no size."""
@@ -40,34 +40,39 @@ def numbers_of(recording: Recording) -> tuple[Recording, list[int], list[bool]]:
 
 def replaced(recording: Recording, visit: Visit) -> Recording:
     """A recording with something in the place of each number, and layouts in the place of views."""
-    counts: dict[Ref, int] = {(-1, k): math.prod(shape) for k, (shape, _) in enumerate(recording.inputs)}
+    shapes: dict[Ref, Shape] = {(-1, k): shape for k, (shape, _) in enumerate(recording.inputs)}
     inputs = tuple((_each(shape, visit), label) for shape, label in recording.inputs)
     ops: list[RecordedOp] = []
     for at, (name, arguments, targets, results) in enumerate(recording.ops):
         made = (
-            tuple(_argument(a, counts, visit) for a in arguments),
+            tuple(_argument(a, shapes, visit) for a in arguments),
             tuple(_target(t, visit) for t in targets),
             tuple((_each(shape, visit), label, order) for shape, label, order in results),
         )
         ops.append((name, *made))
-        for k, (shape, _, _) in enumerate(results):
+        for k, (shape, _, order) in enumerate(results):
             of_target = k - (len(results) - len(targets))
-            counts[at, k] = math.prod(targets[of_target][2] if of_target >= 0 else shape)
+            shapes[at, k] = targets[of_target][2] if of_target >= 0 else _held(shape, order)
     return Recording(inputs, recording.floats, recording.integers, tuple(ops), recording.outputs, recording.updates)
+
+
+def _held(shape: Shape, order: Shape | None) -> Shape:
+    """The shape of the contents of a result's storage."""
+    return shape if order is None else tuple(shape[k] for k in order)
 
 
 def _each(numbers: Sequence[Extent], visit: Visit) -> tuple[Any, ...]:
     return tuple(visit(n, False) if isinstance(n, int) else n for n in numbers)
 
 
-def _argument(argument: Argument, counts: dict[Ref, int], visit: Visit) -> Argument:
+def _argument(argument: Argument, shapes: dict[Ref, Shape], visit: Visit) -> Argument:
     kind, what, *rest = argument
     if kind == "value":
-        return (kind, what, _geometry(rest[0], counts[what], visit))
+        return (kind, what, _geometry(rest[0], shapes[what], visit))
     if kind == "list":
-        return (kind, tuple(_argument(part, counts, visit) for part in what))
+        return (kind, tuple(_argument(part, shapes, visit) for part in what))
     if kind == "named":
-        return (kind, what, _argument(rest[0], counts, visit))
+        return (kind, what, _argument(rest[0], shapes, visit))
     if kind == "literal" and type(what) is int:
         return (kind, visit(what, True))
     return argument
@@ -75,13 +80,13 @@ def _argument(argument: Argument, counts: dict[Ref, int], visit: Visit) -> Argum
 
 def _target(target: Target, visit: Visit) -> Target:
     contents, geometry, whole = target
-    return (contents, _geometry(geometry, math.prod(whole), visit), _each(whole, visit))
+    return (contents, _geometry(geometry, whole, visit), _each(whole, visit))
 
 
-def _geometry(geometry: views.Geometry | None, count: int, visit: Visit) -> Any:
+def _geometry(geometry: views.Geometry | None, whole: Shape, visit: Visit) -> Any:
     if geometry is None or 0 in geometry[0]:
         return geometry
-    found = views.layout(count, geometry)
+    found = views.layout(whole, geometry)
     if found is None:
         return geometry
     parts = found.grid, found.begin, found.size, found.shape, found.broadcast

@@ -10,14 +10,16 @@ Axes that follow each other without a gap may be one axis of the grid, so that a
 any shape: `flat[3:9].view(2, 3)` has the grid [n], range 3:9.
 
 Reading is RESHAPE, SLICE, PERMUTE, RESHAPE, EXPAND. Writing puts the new elements in the place of the old ones: all of
-them where the ranges are whole; between those before and behind where they are one range of the storage, by CONCAT;
-else a SELECT between the padded new ones and the old ones. What cannot be taken apart so (overlapping windows) has no
-layout, and such an op runs on the CPU.
+them where the ranges are whole. A small part of a storage that was there before is a SCATTER, which a launch does in
+place: a token into a cache costs as much as the token. Else it is a CONCAT with those before and behind where the
+elements are one range of the storage, and a SELECT between the padded new ones and the old ones where they are not.
+What cannot be taken apart so (overlapping windows) has no layout, and such an op runs on the CPU.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,7 +28,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import Premises
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.extent import Extent
+from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node, Op
 
 Shape = tuple[int, ...]
@@ -49,16 +51,33 @@ class Layout:
     broadcast: Sizes
 
 
+SMALL = 8
+"""How many times the elements of a view the storage has at least for its write to be a SCATTER."""
+
+
 @functools.lru_cache(maxsize=4096)
-def layout(count: int, geometry: Geometry) -> Layout | None:
-    """The layout of a view of a storage of `count` elements; None where it has none."""
+def layout(whole: Shape, geometry: Geometry) -> Layout | None:
+    """The layout of a view of a storage whose contents have the shape `whole`; None where it has none."""
     shape, strides, offset = geometry
+    count = math.prod(whole)
     broadcast = tuple(1 if s == 0 else n for n, s in zip(shape, strides, strict=True))
     own = [(n, s) for n, s in zip(broadcast, strides, strict=True) if n > 1]
     if 0 in shape:
         return None
     gridded = _grid(count, own, offset) or _grid(count, _without_gaps(own), offset)
-    return None if gridded is None else Layout(*gridded, shape, broadcast)
+    if gridded is None:
+        return None
+    (grid, *_), row = gridded, whole[-1] if whole else 1
+    if len(grid) == 1 and 1 < row < count:
+        gridded = _in_rows(*gridded, row)
+    return Layout(*gridded, shape, broadcast)
+
+
+def _in_rows(grid: Shape, begin: Shape, size: Shape, axes: Shape, row: int) -> tuple[Shape, Shape, Shape, Shape]:
+    """A range of a flat storage as one of its rows, if it begins and ends with one."""
+    if begin[0] % row or size[0] % row:
+        return grid, begin, size, axes
+    return (grid[0] // row, row), (begin[0] // row, 0), (size[0] // row, row), (0, 1)
 
 
 def _without_gaps(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -101,9 +120,9 @@ def read(b: Builder, contents: Node, lay: Layout) -> Node:
     return b.expand(b.reshape(b.permute(part, (*lay.axes, *rest)), lay.broadcast), lay.shape)
 
 
-def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises) -> Node:
+def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises, often: bool = False) -> Node:
     """The contents with the view's elements replaced. Of a view that has no broadcast axes. premises: decide where the
-    view ends, over symbols."""
+    view ends, over symbols. often: whether other parts of these contents are written as well."""
     rest = [k for k in range(len(lay.grid)) if k not in lay.axes]
     order = (*lay.axes, *rest)
     part = b.reshape(new, [lay.size[k] for k in order])
@@ -111,7 +130,11 @@ def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises
     covered = ext.product(lay.grid)
     if lay.size == lay.grid and covered == contents.numel:
         return b.reshape(part, contents.shape)
-    if lay.size[1:] == lay.grid[1:]:
+    together = lay.size[1:] == lay.grid[1:]
+    small = SMALL * nominal(new.numel) <= nominal(contents.numel) and covered == contents.numel
+    if small and contents.op in (Op.INPUT, Op.SCATTER) and not (together and often):
+        return b.reshape(_scattered(b, b.reshape(contents, lay.grid), part, lay), contents.shape)
+    if together:
         inner = ext.product(lay.grid[1:])
         return _range_replaced(b, contents, b.reshape(part, (part.numel,)), ext.mul(lay.begin[0], inner), premises)
     high = [g - o - n for g, o, n in zip(lay.grid, lay.begin, lay.size, strict=True)]
@@ -122,6 +145,15 @@ def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises
         old = b.reshape(contents, (contents.numel,))
         flat = b.concat([flat, b.slice(old, (covered,), (contents.numel - covered,))], 0)
     return b.reshape(flat, contents.shape)
+
+
+def _scattered(b: Builder, grid: Node, part: Node, lay: Layout) -> Node:
+    """A grid with a part of it set, at places that are numbers at run time where they are symbols."""
+    cut = [k for k, (g, n) in enumerate(zip(lay.grid, lay.size, strict=True)) if g != n]
+    sizes = [lay.size[k] for k in cut]
+    coords = [b.binary("add", b.iota(sizes, at), b.extent(lay.begin[k], DType.I64)) for at, k in enumerate(cut)]
+    rest = [k for k in range(len(lay.grid)) if k not in cut]
+    return b.scatter(grid, b.permute(part, (*cut, *rest)), coords, cut, "set")
 
 
 def _range_replaced(b: Builder, contents: Node, new: Node, begin: Extent, premises: Premises) -> Node:
