@@ -14,6 +14,7 @@ import torch
 
 from habana_tf.torch import fallback, random_state
 from habana_tf.torch.kernel import Kernel, NotRecorded
+from habana_tf.torch.ops.ordering import MOST_SORTED
 from habana_tf.torch.own_ops import NAMESPACE
 from habana_tf.torch.recording import Recorder
 
@@ -146,9 +147,10 @@ class Composed:
     ) -> torch.Tensor:
         kind = torch.int64 if dtype is None else dtype
         torch.empty(0, dtype=kind, device="cpu").random_(0, max(n, 1))
-        if n < 0 or not n or kind is torch.float64:
+        if n <= 0 or n > MOST_SORTED or kind is torch.float64:
             overload = torch.ops.aten.randperm.generator
-            made = fallback.run(self.recorder, overload, (n,), {"generator": generator, "dtype": kind}, "it is empty")
+            why = "it is empty, of float64, or of more than 2**31 numbers"
+            made = fallback.run(self.recorder, overload, (n,), {"generator": generator, "dtype": kind}, why)
         else:
             made = self._record("permutation", (n, *random_state.take(generator, -(-n // 2)))).to(kind)
         return made

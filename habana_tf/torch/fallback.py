@@ -69,12 +69,10 @@ class _Argument(NamedTuple):
 
 
 class _Schema(NamedTuple):
-    """What a call asks of an overload. random: whether it draws random numbers; numbers: whether PyTorch takes them in
-    the place of tensors."""
+    """What a call asks of an overload. random: whether it draws random numbers."""
 
     name: str
     random: bool
-    numbers: bool
     arguments: tuple[_Argument, ...]
     by_name: dict[str, _Argument]
 
@@ -88,9 +86,7 @@ def _schema(overload: Any) -> _Schema:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]") and not number_forms.allowed(overload)
         arguments.append(_Argument(a.name, tensor, written, written and a.is_out))
     random = torch.Tag.nondeterministic_seeded in overload.tags
-    packet = overload._schema.name.removeprefix("aten::")
-    numbers = torch._C._should_allow_numbers_as_tensors(packet)
-    return _Schema(str(overload), random, numbers, tuple(arguments), {a.name: a for a in arguments})
+    return _Schema(str(overload), random, tuple(arguments), {a.name: a for a in arguments})
 
 
 class _Host:
@@ -118,7 +114,7 @@ class _Host:
         if isinstance(value, (list, tuple)):
             return [self._to_host(x, argument) for x in value]
         if isinstance(value, (bool, int, float, complex)) and argument is not None and argument.tensor:
-            return value if self.schema.numbers else torch.scalar_tensor(value, dtype=self._kind(value), device="cpu")
+            return torch.scalar_tensor(value, dtype=self._kind(value), device="cpu")
         if isinstance(value, torch.device) and value.type == "hpu":
             return torch.device("cpu")
         return value

@@ -141,7 +141,8 @@ class DomainWalk:
         """Adds the current point to the accumulators, one per reduction, in the lanes of `mask`."""
         for acc in accumulators:
             value = self.ev.vector_of(acc.source)
-            acc.add(value, self.ev.words(self.position) if acc.is_arg else None, mask)
+            places = self.ev.words if acc.position == "i32" else self.ev.numbers
+            acc.add(value, places(self.position) if acc.is_arg else None, mask)
 
 
 def restore(accumulators: Sequence[Accumulator], values: Sequence[Value]) -> None:

@@ -13,8 +13,6 @@ from habana_tf.compiler.codegen.scalar import Scalar
 from habana_tf.compiler.point_values import Apply, Constant, PointValue
 from habana_tf.ir.dtypes import DType
 
-POSITION = "i32"
-"""The type in which argmax and argmin carry positions."""
 _BETTER = {"max": "gt", "min": "lt"}
 
 
@@ -44,6 +42,13 @@ def extreme_operand(reduction: Reduction) -> tuple[PointValue, float | None]:
     return value, None
 
 
+def position_type(reduction: Reduction) -> str:
+    """The type in which argmax and argmin carry positions: the shortest that has those of the axis."""
+    (axis,) = reduction.node.arg[1]
+    n = reduction.node.src[0].shape[axis]
+    return "i32" if isinstance(n, int) and n <= 1 << 31 else "i64"
+
+
 class Accumulator:
     """The state of a reduction of `source` over `ops.lanes` lanes."""
 
@@ -59,15 +64,20 @@ class Accumulator:
         self.source, first = extreme_operand(reduction)
         first = identity(self.kind, self.dtype) if first is None else first
         start = ops.constant(literal(first, self.dtype), self.lane)
-        self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]
+        self.position = position_type(reduction) if self.is_arg else ""
+        self.values: list[Value] = [start, ops.constant("0", self.position)] if self.is_arg else [start]
 
     def fresh(self) -> Accumulator:
         return Accumulator(self.ops, self.reduction)
 
+    @property
+    def _types(self) -> list[str]:
+        """Of the values."""
+        return [self.ops.type(lane) for lane in ((self.lane, self.position) if self.is_arg else (self.lane,))]
+
     def carry(self) -> list[tuple[str, Value]]:
         """(type, value) of the values that a loop carries."""
-        types = [self.ops.type(self.lane), self.ops.type(POSITION)]
-        return list(zip(types, self.values, strict=False))
+        return list(zip(self._types, self.values, strict=True))
 
     def add(self, value: Value, position: Value | None, mask: Value | None) -> None:
         """Adds a value per lane, at a later position than those before, in the lanes of `mask`."""
@@ -94,19 +104,19 @@ class Accumulator:
     def across(self) -> Value:
         """The horizontal reduction of all lanes to a scalar, pairwise."""
         fn, lanes, all_ = self.ops.fn, self.ops.lanes, self.fresh()
-        types = [self.ops.type(self.lane), self.ops.type(POSITION)]
+        types = self._types
         all_.values, step = list(self.values), 1
         while step < lanes:
             other, order = self.fresh(), ", ".join(f"i32 {k ^ step}" for k in range(lanes))
             other.values = [
                 fn.op(f"shufflevector {t} {v}, {t} poison, <{lanes} x i32> <{order}>")
-                for t, v in zip(types, all_.values, strict=False)
+                for t, v in zip(types, all_.values, strict=True)
             ]
             all_.combine(other)
             step *= 2
         values = all_.values
         if lanes > 1:
-            values = [fn.op(f"extractelement {t} {v}, i64 0") for t, v in zip(types, values, strict=False)]
+            values = [fn.op(f"extractelement {t} {v}, i64 0") for t, v in zip(types, values, strict=True)]
         return self._finish(Scalar(fn, 1), values)
 
     def _join(self, a: Value, b: Value) -> Value:
@@ -131,17 +141,18 @@ class Accumulator:
         if self.may_be_nan:
             a, b = (ops.op("fcmp uno", x, x, self.lane) for x in (value, best))
             equal = ops.op("or", equal, ops.op("and", a, b, "i1"), "i1")
-        return ops.op("and", equal, ops.op("icmp slt", position, at, POSITION), "i1")
+        return ops.op("and", equal, ops.op("icmp slt", position, at, self.position), "i1")
 
     def _take(self, better: Value, value: Value, position: Value, mask: Value | None) -> None:
         ops, (best, at) = self.ops, self.values
         if mask is not None:
             better = ops.op("and", better, mask, "i1")
-        self.values = [ops.choose(better, value, best, self.lane), ops.choose(better, position, at, POSITION)]
+        self.values = [ops.choose(better, value, best, self.lane), ops.choose(better, position, at, self.position)]
 
     def _finish(self, ops: Scalar, values: list[Value]) -> Value:
         if self.is_arg:
-            return ops.cast(values[1], DType.I32, self.reduction.node.dtype)
+            carried = DType.I32 if self.position == "i32" else DType.I64
+            return ops.cast(values[1], carried, self.reduction.node.dtype)
         return values[0]
 
 

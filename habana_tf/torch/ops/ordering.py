@@ -8,6 +8,9 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, both, overload
 
+MOST_SORTED = 1 << 31
+"""Elements of an axis that are sorted at most."""
+
 
 def _along(c: Call, x: Node, places: Node, axis: int) -> Node:
     """The elements of x at places along an axis, of a tensor that has its other axes."""
@@ -33,6 +36,8 @@ def _sorted(c: Call, x: Node, dim: int, descending: bool, first: int | None = No
     if not x.rank or 0 in x.shape:
         return [c.b.slice(x, [0] * x.rank, c.shape), c.b.const(0, DType.I64, c.shape)]
     axis = dim % x.rank
+    if not c.context.premises.at_least(MOST_SORTED, x.shape[axis]):
+        raise c.refused("an axis of more than 2**31 elements, whose places are no int32,")
     places = c.b.sort(_keyed(c, x), axis, descending, first)
     return [_along(c, x, places, axis), places]
 

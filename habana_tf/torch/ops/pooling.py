@@ -120,8 +120,10 @@ def _where(c: Call, dy: Node, indices: Node, axes: Sequence[WindowAxis]) -> Node
     """The gradient of a picture from the places that its windows' maxima are said to have. One outside of its window
     gets nothing, as from PyTorch's kernels for GPUs."""
     b, (height, width), zero = c.b, axes, c.b.const(0, dy.dtype)
-    places, grad = b.permute(b.cast(indices, DType.I32), _LAST), b.permute(dy, _LAST)
     line = c.number(width.size)
+    if c.number(height.size) * line > 1 << 31:
+        raise c.refused("a picture of more than 2**31 places")
+    places, grad = b.permute(b.cast(indices, DType.I32), _LAST), b.permute(dy, _LAST)
 
     def along(a: WindowAxis, shape: Sequence[Extent], axis: int) -> Term:
         out, offset = (Term(b, b.iota(shape, k, DType.I32)) for k in (axis, axis + 1))
