@@ -3,6 +3,7 @@ fallback for all others."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,8 +60,8 @@ class Kernels:
             self._aten.impl("_has_compatible_shallow_copy_type", _of_one_kind, key)
         own: dict[str, Kernel] = {}
         for name, row in sorted(rows().items()):
-            if name == "copy_" or "::" in name and name not in own_ops.OPS:
-                continue  # comes as _copy_from; is registered by `recurrent`
+            if name in ("copy_", "_to_copy") or "::" in name and name not in own_ops.OPS:
+                continue  # comes as _copy_from; is below; is registered by `recurrent`
             try:
                 kernel = Kernel.of(row)
             except AttributeError:
@@ -74,7 +75,9 @@ class Kernels:
         self._others: list[Composed | Fused] = [Composed(self.recorder, own), Fused(self.recorder, own)]
         for name, call in (item for part in self._others for item in part.kernels().items()):
             self._register(name, call)
-        self._copy = Kernel.of(rows()["copy_"])
+        self._copy, self._cast = Kernel.of(rows()["copy_"]), Kernel.of(rows()["_to_copy"])
+        self._aten.impl("_to_copy", self._to_copy, _KEY)
+        self._aten.impl("clone", self._to_copy, _KEY)
         self._recurrent = recurrent.register(self._kernel)
         attention.register(self._aten)
         for overload in _structured():
@@ -195,6 +198,23 @@ class Kernels:
             two = f"{x.device} and {y.device}"
             raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {two}!")
         return torch.equal(*(fallback.host_view(self.recorder, t, False) for t in (x, y)))
+
+    def _to_copy(
+        self, t: torch.Tensor, *, dtype: torch.dtype | None = None, layout: Any = None,
+        device: torch.device | None = None, pin_memory: bool | None = None, non_blocking: bool = False,
+        memory_format: torch.memory_format | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        """A copy of a tensor in another type or on another device, in memory that is not pinned: no copy is ever under
+        way."""
+        form = memory_format or torch.preserve_format
+        here = t.device.type == "hpu" and (device is None or device.type == "hpu" and not device.index)
+        if here and not t.is_conj() and not t.is_neg():
+            with contextlib.suppress(NotRecorded):
+                made: torch.Tensor = self.recorder.record(
+                    self._cast, (t,), {"dtype": dtype or t.dtype, "memory_format": form}
+                )
+                return made
+        return torch.empty_like(t, dtype=dtype, device=device, memory_format=form).copy_(t)
 
     def _item(self, t: torch.Tensor) -> Any:
         return fallback.host_view(self.recorder, t, False).item()

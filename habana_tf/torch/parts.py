@@ -22,6 +22,7 @@ Range = tuple[int, Shape, Geometry | None]
 the view is all of it."""
 
 
+@functools.lru_cache(maxsize=4096)
 def part(count: int, geometry: Geometry) -> Range | None:
     """The part of a storage of `count` elements that a view reads; None where it is the whole storage or has none."""
     shape, strides, offset = geometry

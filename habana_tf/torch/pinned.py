@@ -16,15 +16,6 @@ _MOST = 1024
 """Remembered storages from which those that are gone are looked for."""
 
 
-def _copied(
-    t: torch.Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-    pin_memory: bool | None = None, non_blocking: bool = False, memory_format: torch.memory_format | None = None,
-) -> torch.Tensor:  # fmt: skip
-    """A copy of a tensor in another type or on another device, in memory that is not pinned."""
-    form = memory_format or torch.preserve_format
-    return torch.empty_like(t, dtype=dtype, device=device, memory_format=form).copy_(t)
-
-
 def _done(t: torch.Tensor, stream: Any) -> None:
     """Nothing: a stream's work is done when memory is given to others."""
 
@@ -39,10 +30,8 @@ class Pinned:
         self._of_cpu: Any = None
 
     def register(self) -> None:
-        """Registers copies from the device that want no pinned memory: PyTorch makes the target of a copy that may be
-        under way there, and no copy is ever under way."""
+        """Registers that a stream uses a tensor."""
         self._own = torch.library.Library("aten", "IMPL")
-        self._own.impl("_to_copy", _copied, "PrivateUse1")
         self._own.impl("record_stream", _done, "PrivateUse1")
 
     def on_cpu(self) -> None:

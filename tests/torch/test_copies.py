@@ -59,3 +59,38 @@ def test_the_layer_of_an_op_on_the_cpu_is_asked_at_first_only() -> None:
         placements.note_cpu_op("an op", "PyTorch", "a reason", lambda: str(asked.append(0)))
     placements.reset()
     assert len(asked) == placements.MOST_ASKED
+
+
+@on_device()
+def test_casts_and_clones_are_as_the_cpus() -> None:
+    x = torch.randn(4, 6)
+    pair = torch.complex(x, x).conj()
+    for of in (
+        lambda t: t.bfloat16(), lambda t: t.long(), lambda t: t.double(), lambda t: t.half(), lambda t: t.bool(),
+        lambda t: t.t().bfloat16(), lambda t: t.t().clone(), lambda t: t.t().contiguous(), lambda t: t[:0].bfloat16(),
+        lambda t: t[::2, 1:].bfloat16(), lambda t: t[0, 0].to(torch.int64), lambda t: t[:, :1].expand(4, 6).clone(),
+        lambda t: t[:, :1].expand(4, 6).bfloat16(), lambda t: t.to(torch.int32, copy=True),
+        lambda t: t.unfold(1, 4, 1).clone(),
+        lambda t: t.view(1, 2, 3, 4).clone(memory_format=torch.channels_last),
+        lambda t: t.view(1, 2, 3, 4).to(torch.bfloat16, memory_format=torch.channels_last),
+    ):  # fmt: skip
+        here, there = of(x), of(x.to("hpu"))
+        assert (here.dtype, here.stride()) == (there.dtype, there.stride()) and torch.equal(here, there.cpu())
+    for of in (
+        lambda t: t.clone(),
+        lambda t: t.imag.clone(),
+        lambda t: t.to(torch.complex128),
+        lambda t: t.imag.bfloat16(),
+    ):
+        assert torch.equal(of(pair), of(torch.complex(x, x).to("hpu").conj()).cpu())
+
+
+@on_device(modes=("lazy",))
+def test_a_cast_or_a_clone_is_one_recorded_op() -> None:
+    from habana_tf.torch import device
+
+    recorder, x = device.load().recorder, torch.randn(4, 6, device="hpu")
+    for of in (torch.Tensor.bfloat16, torch.Tensor.clone, lambda t: t.t().contiguous()):
+        before = recorder.place.index
+        of(x)
+        assert recorder.place.index == before + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Lower, Operand, overload
@@ -52,6 +54,12 @@ def zero(c: Call, x: Node | None) -> Node:
 @overload("copy_", drops=True)
 def copy(c: Call, target: Node | None, source: Node, non_blocking: bool = False) -> Node:
     return c.b.expand(c.b.cast(source, c.dtype), c.shape)
+
+
+@overload("_to_copy")
+def to_copy(c: Call, x: Node, **options: Any) -> Node:
+    """options: the type and the strides of the result, in which it is stored."""
+    return x
 
 
 # -- steps of optimizers ----------------------------------------------------------------------------------------
