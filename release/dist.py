@@ -29,6 +29,8 @@ from release import archives, matrix
 from release.pythons import RELEASES, pythons
 
 ROOT = Path(__file__).resolve().parents[1]
+PLUGIN = ROOT / "release" / "torch_plugin"
+"""A distribution beside ours, for programs that ask pip for the version of Habana's bridge."""
 CROSS = ROOT / "cmake" / "aarch64.cmake"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 OF_TENSORFLOW = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
@@ -45,7 +47,7 @@ def run(*command: object, cwd: Path = ROOT, **environment: str) -> None:
 def build(out: Path, releases: list[str]) -> list[Path]:
     """The archive of the sources and the wheels, in `out`, whose earlier ones are removed."""
     out.mkdir(exist_ok=True)
-    for old in (*out.glob("habana_tf-*.whl"), *out.glob("habana_tf-*.tar.gz")):
+    for old in (*out.glob("habana_t*.whl"), *out.glob("habana_tf-*.tar.gz")):
         old.unlink()
     run(sys.executable, "-m", "build", "--sdist", "--outdir", out, ROOT)
     (source,) = out.glob("habana_tf-*.tar.gz")
@@ -55,6 +57,7 @@ def build(out: Path, releases: list[str]) -> list[Path]:
             if release in releases:
                 made.append(wheel(source, python, release, architecture, out))
                 print(f"built {made[-1].name}", flush=True)
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, PLUGIN)
     return made
 
 

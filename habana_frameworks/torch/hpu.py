@@ -8,10 +8,9 @@ from habana_tf.torch.hpu import *  # noqa: F403
 
 load()
 
-sys.modules.update({
-    f"{__name__}.{name}": module
-    for name, module in (
-        ("graphs", graphed), ("memory", memory), ("metrics", metrics), ("random", random), ("streams", streams),
-        ("events", streams),
-    )
-})  # fmt: skip
+graphs, events = graphed, streams
+for _name, _module in (
+    ("graphs", graphs), ("memory", memory), ("metrics", metrics), ("random", random), ("streams", streams),
+    ("events", events),
+):  # fmt: skip
+    sys.modules[f"{__name__}.{_name}"] = _module

@@ -69,9 +69,14 @@ def cards() -> tuple[Card, ...]:
 def visible_cards() -> tuple[Card, ...]:
     """The cards this process may use, in the order HABANA_VISIBLE_MODULES names them.
 
-    Raises CardError when a module in that list does not exist.
+    Raises CardError when a module in that list does not exist, or the machine has no cards.
     """
     by_module = {card.module_id: card for card in cards()}
+    if not by_module:
+        raise CardError(
+            "this simulated machine has no cards (HABANA_SIM_CARDS=0): unset it, or set it to a number from 1 to "
+            f"{len(_BUSES)}"
+        )
     modules = settings.HABANA_VISIBLE_MODULES.get() or tuple(by_module)
     for module in modules:
         if module not in by_module:

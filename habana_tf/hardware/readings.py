@@ -24,7 +24,7 @@ TEMPERATURE_RISE = 30
 SOFTWARE = "1.14.0"
 """The release of Habana's software whose interfaces are simulated: the one for TensorFlow 2.15."""
 DRIVER_VERSION = f"{SOFTWARE}-simulated"
-TOOL_VERSION = f"hl-{SOFTWARE}-fw-simulated"
+TOOL_VERSION = f"hl-{SOFTWARE}-fw-0.0.0"
 
 
 @dataclass(frozen=True)

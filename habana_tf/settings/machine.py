@@ -15,8 +15,9 @@ HABANA_SIM_CHIP = Setting(
     "Generation of the simulated cards.",
 )
 HABANA_SIM_CARDS = Setting(
-    "HABANA_SIM_CARDS", 8, kind.integer(1, 8),
-    "Number of cards in the simulated machine; a Gaudi server has eight.",
+    "HABANA_SIM_CARDS", 8, kind.integer(0, 8),
+    "Number of cards in the simulated machine; a Gaudi server has eight. With 0 libraries that look for a card find "
+    "none and take the CPU.",
 )
 HABANA_VISIBLE_MODULES = Setting(
     "HABANA_VISIBLE_MODULES", (), kind.MODULE_IDS,

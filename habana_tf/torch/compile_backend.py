@@ -49,13 +49,14 @@ def hpu_backend(
     """Compiles what Dynamo has traced.
 
     options: keep_input_mutations, whether programs write into arguments (else a copy follows them); use_eager_fallback,
-    whether ops without a lowering run on the CPU (else RuntimeError). Raises ValueError for others.
+    whether ops without a lowering run on the CPU (else RuntimeError). Others, Habana's among them that are about its
+    own compiler (`force_static_compile`), change nothing, and a warning says so.
     """
     from torch._dynamo.backends.common import aot_autograd
 
     chosen = {**_OPTIONS, **(options or {}), **others}
     if unknown := sorted(set(chosen) - set(_OPTIONS)):
-        raise ValueError(f"hpu_backend has no options {unknown}; it has {sorted(_OPTIONS)}")
+        log.warning("hpu_backend: the options %s change nothing here; it has %s", unknown, sorted(_OPTIONS))
 
     def compiler(kind: Kind) -> Callable[..., Any]:
         def compiled(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

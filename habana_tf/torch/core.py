@@ -34,6 +34,11 @@ def add_step_closure(closure: Callable[..., object], args: Sequence[Any] = ()) -
     _closures.append(lambda: closure(*args))
 
 
+def is_enabled_weight_permute_pass() -> bool:
+    """True: the compiler chooses how weights lie in memory, so that a program need not permute them."""
+    return True
+
+
 def hpu_set_inference_env(model: torch.nn.Module | None = None) -> torch.nn.Module | None:
     """Prepares for inference. Of a model a copy is returned whose batch normalizations are part of the convolutions
     before them, which needs a model that torch.fx can trace and that is in evaluation mode."""

@@ -14,12 +14,24 @@ import torch
 
 from habana_tf import log
 from habana_tf.card.timeline import process
-from habana_tf.hardware import claim, device_state
-from habana_tf.hardware.cards import Card, choice
+from habana_tf.hardware import chips, claim, device_state
+from habana_tf.hardware.cards import Card, cards, choice
 from habana_tf.resolver import memory_report
 from habana_tf.settings import PT_HPU_LAZY_MODE, habana
-from habana_tf.torch import autocast, changes, cleared, held, hpu, pinned, private_api, serialization, told
+from habana_tf.torch import (
+    autocast,
+    changes,
+    cleared,
+    compile_backends,
+    held,
+    hpu,
+    pinned,
+    private_api,
+    serialization,
+    told,
+)
 from habana_tf.torch.api import attached
+from habana_tf.torch.distributed import launched
 from habana_tf.torch.kernels import Kernels
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.storage import Memory
@@ -33,7 +45,7 @@ class Device:
     """The device of this process."""
 
     def __init__(self) -> None:
-        chip = choice().cards[0].chip
+        chip = choice().cards[0].chip if cards() else chips.chip()
         self.memory = Memory(chip.hbm_bytes, claim.claim)
         self.recorder = Recorder(self.memory, PT_HPU_LAZY_MODE.get())
         self.kernels = Kernels(self.recorder)
@@ -61,6 +73,7 @@ def load() -> Device:
         log.configure()
         habana.check()
         cleared.clear_if_asked()
+        launched.tell_ranks()
         device = Device()
         from torch._C._acc import DeviceGuard, PrivateUse1Hooks
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -73,6 +86,7 @@ def load() -> Device:
         pinned.default.register()
         changes.install(changes.AT_LOAD)
         serialization.register(device.recorder)
+        compile_backends.announce()
         told.begin()
         device_state.set_loaded(device_state.PYTORCH)
         memory_report.add_source(functools.partial(held.source, device.memory))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.hardware.cards import cards
 from habana_tf.settings import TF_ENABLE_DYNAMIC_SHAPES
 from habana_tf.torch.api import attached, graphed, memory, metrics, random, streams
 from habana_tf.torch.api.attached import in_bad_fork as _is_in_bad_fork
@@ -52,8 +53,8 @@ def __getattr__(name: str) -> Any:
 
 
 def is_available() -> bool:
-    """Whether there is a device."""
-    return attached.is_loaded()
+    """Whether there is a card: with HABANA_SIM_CARDS=0 libraries that look for one take the CPU."""
+    return attached.is_loaded() and bool(cards())
 
 
 def is_initialized() -> bool:
@@ -62,8 +63,8 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """1: a process has one card."""
-    return 1
+    """1: a process has one card. 0 on a machine without any."""
+    return int(bool(cards()))
 
 
 def current_device() -> int:

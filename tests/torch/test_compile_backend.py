@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.torch.child import HAS_TORCH, on_device
+from tests.child import python
+from tests.torch.child import HAS_TORCH, needs_torch, on_device
 from tests.torch.compiling import compiled, overloads
 
 if HAS_TORCH:
@@ -173,16 +174,60 @@ def test_empty_arguments_and_results() -> None:
 
 
 @on_device(modes=EAGER)
-def test_options_are_habanas_or_refused() -> None:
-    x = torch.eye(4, device="hpu")
-    for options, words in (({"graphs": 1}, "has no options ['graphs']"), ({"use_eager_fallback": False}, "cholesky")):
-        run = compiled(lambda x: torch.linalg.cholesky(x * 2), options=options)
+def test_an_op_without_a_lowering_is_refused_where_the_options_say_so() -> None:
+    run = compiled(lambda x: torch.linalg.cholesky(x * 2), options={"use_eager_fallback": False})
+    try:
+        run(torch.eye(4, device="hpu"))
+    except Exception as why:
+        assert "cholesky" in str(why), why
+        return
+    raise AssertionError("no error")
+
+
+@needs_torch
+def test_options_of_habanas_compiler_are_a_warning() -> None:
+    program = """
+        import torch
+        import habana_frameworks.torch.core
+        run = torch.compile(lambda x: x + 1, backend="hpu_backend", options={"force_static_compile": True})
+        print(run(torch.ones(2, device="hpu")).tolist())
+    """
+    done = python(program)
+    assert "[2.0, 2.0]" in done.stdout
+    assert "the options ['force_static_compile'] change nothing here" in done.stderr
+
+
+@needs_torch
+def test_pytorchs_own_backend_says_what_to_write_and_still_compiles_for_the_cpu() -> None:
+    program = """
+        import sys
+        import torch
+        import habana_frameworks.torch.core
+        assert "torch._dynamo" not in sys.modules
+        run = torch.compile(lambda x: x + 1)
         try:
-            run(x)
-        except Exception as why:
-            assert words in str(why), why
-        else:
-            raise AssertionError(f"{options} are taken")
+            run(torch.ones(2, device="hpu"))
+        except Exception as error:
+            print(error)
+        print(torch.compile(lambda x: x + 2)(torch.ones(2)).tolist())
+        torch.compiler.set_default_backend("hpu_backend")
+        print(torch.compile(lambda x: x + 3)(torch.ones(2, device="hpu")).tolist())
+    """
+    said = python(program).stdout
+    assert 'write torch.compile(model, backend="hpu_backend")' in said
+    assert "[3.0, 3.0]" in said and "[4.0, 4.0]" in said
+
+
+@needs_torch
+def test_the_backend_needs_no_entry_point_of_an_installed_distribution() -> None:
+    program = """
+        import importlib.metadata
+        importlib.metadata.entry_points = lambda **chosen: importlib.metadata.EntryPoints(())
+        import torch
+        import habana_frameworks.torch.core
+        print(torch.compile(lambda x: x + 1, backend="hpu_backend")(torch.ones(2, device="hpu")).tolist())
+    """
+    assert "[2.0, 2.0]" in python(program).stdout
 
 
 @on_device(modes=("lazy",))

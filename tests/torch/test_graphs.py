@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import io
 from typing import Any
 
@@ -320,6 +321,32 @@ def test_a_copy_of_a_graphed_module_has_its_own_weights(kind: str) -> None:
             copied(x).sum().backward()
             assert all(p.grad is not None for p in copied.parameters())
             assert all(p.grad is None for p in module.parameters())
+
+
+@on_device("wrap_in_hpu_graph", "ModuleCacher", "make_graphed_callables", "wrap_in_hpu_graph_func", modes=LAZY)
+def test_what_replays_graphs_has_the_signature_of_what_it_replaces(kind: str) -> None:
+    """Libraries ask `inspect.signature(model.forward)` which arguments a model takes."""
+
+    class Model(torch.nn.Module):
+        def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+            """Doubles."""
+            return input_ids * 2
+
+    model = Model().to("hpu")
+    before, x = inspect.signature(model.forward), torch.ones(2, device="hpu")
+    if kind == "wrap_in_hpu_graph_func":
+        forward = torch.hpu.wrap_in_hpu_graph_func(model.forward)
+    elif kind == "make_graphed_callables":
+        forward = torch.hpu.make_graphed_callables(model, (x,)).forward
+        single = torch.hpu.make_graphed_callables(model.__class__.forward.__get__(model), (x,))
+        assert inspect.signature(single) == before
+    elif kind == "ModuleCacher":
+        forward = torch.hpu.ModuleCacher()(model=model).forward
+    else:
+        forward = torch.hpu.wrap_in_hpu_graph(model).forward
+    assert inspect.signature(forward) == before
+    assert (forward.__name__, forward.__doc__) == ("forward", "Doubles.")
+    assert forward(x).tolist() == [2, 2]
 
 
 @on_device(modes=LAZY)

@@ -298,6 +298,40 @@ def test_names_that_habanas_scripts_ask_for() -> None:
     torch.testing.assert_close(there.weight.grad.cpu(), model.weight.grad)
 
 
+@on_device(modes=("lazy",))
+def test_modules_that_scripts_import_at_their_start() -> None:
+    import habana_frameworks.torch as ht
+    import habana_frameworks.torch.core as htcore
+    import habana_frameworks.torch.core.hccl as old
+    import habana_frameworks.torch.distributed.hccl as new
+    from habana_frameworks.torch.utils import debug, distributed_utils, library_loader
+
+    assert ht.hpu.graphs.HPUGraph is htcore.hpu.HPUGraph is torch.hpu.HPUGraph
+    assert htcore.hpu is ht.hpu
+    assert htcore.is_enabled_weight_permute_pass() is debug._is_enabled_weight_permute_pass() is True
+    assert old.initialize_distributed_hpu is new.initialize_distributed_hpu
+    assert distributed_utils.initialize_distributed_hpu is new.initialize_distributed_hpu
+    assert library_loader.is_habana_available() is True
+    library_loader.load_habana_module()
+
+
+@needs_torch
+def test_without_cards_libraries_take_the_cpu() -> None:
+    program = """
+        import torch
+        import habana_frameworks.torch.core
+        from habana_frameworks.torch.utils.library_loader import is_habana_available
+        print(is_habana_available(), torch.hpu.is_available(), torch.hpu.device_count())
+        try:
+            torch.ones(2).to("hpu")
+        except Exception as error:
+            print(error)
+    """
+    said = python(program, HABANA_SIM_CARDS="0").stdout.splitlines()
+    assert said[0] == "False False 0"
+    assert "this simulated machine has no cards (HABANA_SIM_CARDS=0)" in said[1]
+
+
 @needs_torch
 def test_a_device_named_before_the_import_needs_autoload() -> None:
     program = """

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from habana_tf import settings
+from habana_tf.hardware import ranks
+from tests.child import python
 from tests.distribute.job import free_ports, job, mpirun, needs_mpi
 from tests.torch.child import HAS_TORCH, needs_torch
 
 pytestmark = needs_torch
 if HAS_TORCH:
     from habana_tf.hardware.cards import CardError
-    from habana_tf.torch.distributed.launched import initialize_distributed_hpu, tell_local_rank
+    from habana_tf.torch.distributed.launched import initialize_distributed_hpu, tell_ranks
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
@@ -44,17 +46,32 @@ def test_the_launcher_says(
 
 @pytest.mark.parametrize(
     ("variables", "expected"),
-    [({}, None), (TORCHRUN, "1"), (OMPI, "2"), (SLURM, "0"), (OMPI | {"LOCAL_RANK": "7"}, "7")],
-)
-def test_the_local_rank_is_in_the_environment(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str | None
+    [({}, (None, None, None)), (TORCHRUN, ("3", "4", "1")), (OMPI, ("5", "6", "2")), (SLURM, ("4", "8", "0")),
+     (OMPI | {"LOCAL_RANK": "7"}, ("5", "6", "7"))],
+)  # fmt: skip
+def test_the_ranks_are_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: tuple[str | None, ...]
 ) -> None:
-    monkeypatch.setenv("LOCAL_RANK", "")  # is taken back after the test
-    monkeypatch.delenv("LOCAL_RANK")
+    names = "RANK", "WORLD_SIZE", "LOCAL_RANK"
+    for name in names:
+        monkeypatch.setenv(name, "")  # is taken back after the test
+        monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    tell_local_rank()
-    assert os.environ.get("LOCAL_RANK") == expected
+    before = ranks.launched()
+    tell_ranks()
+    assert tuple(os.environ.get(name) for name in names) == expected
+    assert ranks.launched() == before
+
+
+def test_importing_habanas_modules_sets_the_ranks() -> None:
+    """As optimum-habana looks for them, which takes a process without them for one that is alone."""
+    program = """
+        import os
+        import habana_frameworks.torch
+        print(os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["LOCAL_RANK"])
+    """
+    assert python(program, **OMPI).stdout.split() == ["5", "6", "2"]
 
 
 def test_without_a_launcher_a_given_local_rank_chooses_the_card(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def _show(options: argparse.Namespace) -> None:
             1,
         )
     if options.version:
-        print(f"hl-smi {readings.TOOL_VERSION}, driver {readings.DRIVER_VERSION} (simulated by habana_tf)")
+        print(f"hl-smi/hlml version {readings.TOOL_VERSION} (simulated by habana_tf; driver {readings.DRIVER_VERSION})")
     elif options.topo is not None:
         network.topology(chosen)
     elif options.fw_versions:

@@ -115,12 +115,14 @@ class _Forward:
     """What a module has in place of its `forward`, which is `original`: it replays graphs, at most `max_graphs`.
 
     Graphs are on the memory of their module's weights, so a copy of the module, or one that is loaded, has a `forward`
-    of its own, which captures anew.
+    of its own, which captures anew. Its name, documentation and signature are those of `original`: libraries decide by
+    `inspect.signature(model.forward)` what a model takes.
     """
 
     def __init__(
         self, original: Callable[..., Any], module: torch.nn.Module | None, max_graphs: int | None, *options: Any
     ) -> None:  # fmt: skip
+        functools.update_wrapper(self, original)
         self.original, self.module, self.max_graphs, self.options = original, module, max_graphs, options
         self.known: dict[Hashable, Any] = {}
 
@@ -261,7 +263,12 @@ def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool)
     leaves, spec = pytree.tree_flatten((tuple(sample), {}))
     if not isinstance(each, torch.nn.Module):
         captured = _Training(each, None, leaves, spec, warmups, allow_unused)
-        return lambda *args: captured(pytree.tree_leaves(args))
+
+        @functools.wraps(each)
+        def call(*args: Any) -> Any:
+            return captured(pytree.tree_leaves(args))
+
+        return call
     if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks:
         raise RuntimeError("a module with hooks cannot be graphed: register them afterwards")
     captured = _Training(each.forward, each, leaves, spec, warmups, allow_unused)
@@ -273,6 +280,7 @@ class _AsSampled:
     """What a module of `make_graphed_callables` has in place of its `forward`, which a copy of it has again."""
 
     def __init__(self, original: Callable[..., Any], module: torch.nn.Module, captured: _Training) -> None:
+        functools.update_wrapper(self, original)
         self.original, self.module, self.captured = original, module, captured
         self.training = module.training
 

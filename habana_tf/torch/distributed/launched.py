@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from habana_tf.hardware import cards, claim, ranks
-from habana_tf.settings import HLS_MODULE_ID, LOCAL_RANK
+from habana_tf.settings import HLS_MODULE_ID, LOCAL_RANK, RANK, WORLD_SIZE
 
 
 def initialize_distributed_hpu(
@@ -33,9 +33,10 @@ def initialize_distributed_hpu(
     return size, place, local
 
 
-def tell_local_rank() -> None:
-    """Sets LOCAL_RANK where the launcher does not (mpirun, srun): scripts look it up once they have imported Habana's
-    hccl. A value of the program's own stays. Raises what `ranks.launched` raises."""
+def tell_ranks() -> None:
+    """Sets RANK, WORLD_SIZE and LOCAL_RANK where the launcher does not (mpirun, srun): by them libraries find out that
+    they are one of many processes. What is set stays. Raises what `ranks.launched` raises."""
     found = ranks.launched()
     if found is not None:
-        os.environ.setdefault(LOCAL_RANK.name, str(found.local_rank))
+        for variable, number in ((RANK, found.rank), (WORLD_SIZE, found.size), (LOCAL_RANK, found.local_rank)):
+            os.environ.setdefault(variable.name, str(number))
