@@ -32,6 +32,8 @@ class Entries:
         """All that a call's meaning depends on."""
         default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
         slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
+        if kernel.row.pictures:  # axes of one element have strides, too
+            slots[0] = (slots[0], *(args[k].stride() for k in kernel.row.pictures))
         runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
         literal, self._target, self._overlaps = kernel.row.literal, None, False
         for k, a in enumerate(args):

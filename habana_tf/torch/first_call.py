@@ -20,7 +20,7 @@ from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.meta import tensors, to_meta
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Memory
-from habana_tf.torch.strides import contiguous_strides, order_of_strides
+from habana_tf.torch.strides import contiguous_strides, format_of, order_of_strides
 
 _FLOATS, _INTEGERS = 1 << 30, (1 << 30) + 1
 """Inputs that stand for the vectors of numbers in a rehearsal."""
@@ -68,6 +68,8 @@ class _Filling:
             taken.check(stock, args, kwargs, mixed=kernel.row.mixed)
             raise NotRecorded(f"PyTorch's meta kernel refuses it, and its CPU kernel does not: {why}") from None
         results = list(made) if isinstance(made, (tuple, list)) else [made]
+        if kernel.row.pictures:
+            results = [self._picture(r) for r in results]
         slots = self.entry[1:]
         count = len(self.args)
         named = list(zip(slots[count::2], slots[count + 1 :: 2], strict=True))
@@ -166,6 +168,13 @@ class _Filling:
         whole = lay.size == lay.grid and math.prod(lay.grid) == math.prod(block.shape)
         return (None if whole else contents, geometry, block.shape)
 
+    def _picture(self, r: torch.Tensor | None) -> torch.Tensor | None:
+        """A result in the format of the operands that decide it. Meta kernels leave that to each device."""
+        form = format_of(*(self.args[k] for k in self.kernel.row.pictures))
+        if r is None or form is torch.contiguous_format or r.dim() != (4 if form is torch.channels_last else 5):
+            return r
+        return torch.empty(r.shape, dtype=r.dtype, device="meta", memory_format=form)
+
     def _result(self, t: torch.Tensor | None) -> Result:
         """A new result as data. Its storage has the order of its strides where these are dense."""
         if t is None:
@@ -179,7 +188,7 @@ class _Filling:
         """What `Memory.tensor` takes for a result."""
         shape, _, order = shown
         if order is None:
-            held, strides = shape, contiguous_strides(shape)
+            held, strides = shape, tuple(t.stride()) if t.is_contiguous() else contiguous_strides(shape)
         else:
             held, strides = tuple(shape[k] for k in order), tuple(t.stride())
         return (shape, strides, t.dtype, math.prod(shape) * DLPACK[t.dtype][1] // 8, held)

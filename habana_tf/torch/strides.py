@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import torch
+
 
 @functools.lru_cache(maxsize=4096)
 def order_of_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -26,3 +28,11 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= max(n, 1)
     return tuple(reversed(strides))
+
+
+def format_of(*operands: torch.Tensor | None) -> torch.memory_format:
+    """How an op of pictures has its results in memory: with channels last where one of its operands has them there."""
+    from torch._prims_common import suggest_memory_format
+
+    found = (suggest_memory_format(t) for t in operands if t is not None)
+    return next((each for each in found if each is not torch.contiguous_format), torch.contiguous_format)

@@ -33,6 +33,7 @@ AT_LOAD: tuple[Group, ...] = (
     profiling.PROFILER,
     accelerator.ACCELERATOR,
     compiling.RECURRENT,
+    compiling.STRIDES,
 )
 """Made when the device is loaded."""
 ALL: tuple[Group, ...] = (*AT_LOAD, *storages.GROUPS, *data_parallel.GROUPS, *lightning.GROUPS)

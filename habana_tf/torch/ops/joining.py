@@ -24,7 +24,7 @@ def flip(c: Call, x: Node, dims: Sequence[int]) -> Node:
     return c.b.reverse(x, _axes(x, dims)) if x.rank and 0 not in c.shape else x
 
 
-@overload("roll")
+@overload("roll", pictures=[0])
 def roll(c: Call, x: Node, shifts: Sequence[int] | int, dims: Sequence[int] | int = ()) -> Node:
     b = c.b
     moves = [shifts] if isinstance(shifts, int) else list(shifts)

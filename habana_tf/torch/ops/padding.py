@@ -79,8 +79,8 @@ def _padded(name: str) -> None:
         return grad
 
     for rank in (1, 2, 3):
-        overload(f"{name}_pad{rank}d", floats=True)(forward)
-        overload(f"{name}_pad{rank}d_backward", floats=True)(backward)
+        overload(f"{name}_pad{rank}d", floats=True, pictures=[0])(forward)
+        overload(f"{name}_pad{rank}d_backward", floats=True, pictures=[1])(backward)
 
 
 def _collected(c: Call, grad: Node, axis: int, low: int, high: int, mirrored: bool) -> Node:

@@ -165,7 +165,7 @@ class _Convolution:
         return self.filter_outside(c.existing(name, inputs, **self.attrs)[0])
 
 
-@overload("convolution_overrideable", stock="convolution", floats=True)
+@overload("convolution_overrideable", stock="convolution", floats=True, pictures=[0, 1])
 def convolution(
     c: Call, x: Node, w: Node, bias: Node | None, stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
@@ -194,7 +194,10 @@ def _with_bias_sizes(dy: Any, x: Any, w: Any, *rest: Any) -> Sequence[Any]:
     return (dy, x, w, [dy.shape[1]], *rest)
 
 
-@overload("convolution_backward_overrideable", stock="convolution_backward", given=_with_bias_sizes, floats=True)
+@overload(
+    "convolution_backward_overrideable", stock="convolution_backward", given=_with_bias_sizes, floats=True,
+    pictures=[1, 2],
+)  # fmt: skip
 def convolution_backward(
     c: Call, dy: Node, x: Node, w: Node, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     transposed: bool, output_padding: Sequence[int], groups: int, output_mask: Sequence[bool],

@@ -58,6 +58,7 @@ class Row:
     floats: bool = False
     mixed: bool = False
     literal: Callable[[int | float], bool] | None = None
+    pictures: tuple[int, ...] = ()
 
 
 ROWS: dict[str, Row] = {}
@@ -74,6 +75,7 @@ def overload(
     floats: bool = False,
     mixed: bool = False,
     literal: Callable[[int | float], bool] | None = None,
+    pictures: Sequence[int] = (),
 ) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; the other arguments are those of `Row`."""
 
@@ -82,8 +84,9 @@ def overload(
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the table of overloads")
             ROWS[name] = Row(
-                name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, mixed, literal
-            )
+                name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, mixed, literal,
+                tuple(pictures),
+            )  # fmt: skip
         return lower
 
     return add

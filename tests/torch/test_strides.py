@@ -1,0 +1,119 @@
+"""How results lie in memory: as the CPU's, where arguments have channels last or permuted axes; those of graphs too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.torch.child import HAS_TORCH, on_device
+
+if HAS_TORCH:
+    import torch
+    from torch.nn import functional as F
+
+Case = tuple[Callable[..., Any], tuple[tuple[tuple[int, ...], str], ...]]
+"""A function, and the shapes of its arguments with how they lie: row by row, channels last, or with axes permuted."""
+LAST, ROWS, PERMUTED = "channels last", "row by row", "permuted"
+IMAGE = (2, 3, 6, 5)
+CONVOLUTIONS: dict[str, Case] = {
+    "conv2d": (lambda x, w: F.conv2d(x, w), ((IMAGE, LAST), ((4, 3, 3, 3), ROWS))),
+    "filter": (lambda x, w: F.conv2d(x, w), ((IMAGE, ROWS), ((4, 3, 3, 3), LAST))),
+    "both in rows": (lambda x, w: F.conv2d(x, w), ((IMAGE, ROWS), ((4, 3, 3, 3), ROWS))),
+    "bias": (lambda x, w, b: F.conv2d(x, w, b), ((IMAGE, LAST), ((4, 3, 3, 3), ROWS), ((4,), ROWS))),
+    "groups": (lambda x, w: F.conv2d(x, w, groups=3), ((IMAGE, LAST), ((6, 1, 3, 3), ROWS))),
+    "1 x 1": (lambda x, w: F.conv2d(x, w), ((IMAGE, LAST), ((4, 3, 1, 1), ROWS))),
+    "one image": (lambda x, w: F.conv2d(x, w), (((1, 3, 6, 5), LAST), ((4, 3, 3, 3), ROWS))),
+    "one channel": (lambda x, w: F.conv2d(x, w), (((2, 1, 6, 5), LAST), ((4, 1, 3, 3), ROWS))),
+    "one channel in rows": (lambda x, w: F.conv2d(x, w), (((2, 1, 6, 5), ROWS), ((4, 1, 3, 3), ROWS))),
+    "transposed": (lambda x, w: F.conv_transpose2d(x, w), ((IMAGE, LAST), ((3, 4, 3, 3), ROWS))),
+    "conv3d": (lambda x, w: F.conv3d(x, w), (((2, 3, 4, 5, 6), LAST), ((4, 3, 2, 2, 2), ROWS))),
+    "permuted": (lambda x, w: F.conv2d(x, w), (((5, 6, 3, 2), PERMUTED), ((4, 3, 3, 3), ROWS))),
+}
+OTHERS: dict[str, Case] = {
+    "pad": (lambda x: F.pad(x, (1, 1, 2, 0)), ((IMAGE, LAST),)),
+    "pad permuted": (lambda x: F.pad(x, (1, 1)), ((IMAGE, PERMUTED),)),
+    "reflect": (lambda x: F.pad(x, (1, 1, 2, 0), mode="reflect"), ((IMAGE, LAST),)),
+    "replicate": (lambda x: F.pad(x, (1, 1, 2, 0), mode="replicate"), ((IMAGE, LAST),)),
+    "circular": (lambda x: F.pad(x, (1, 1, 2, 0), mode="circular"), ((IMAGE, LAST),)),
+    "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), ((IMAGE, LAST),)),
+    "max pool": (lambda x: F.max_pool2d(x, 2, return_indices=True), ((IMAGE, LAST),)),
+    "average pool": (lambda x: F.avg_pool2d(x, 2), ((IMAGE, LAST),)),
+    "adaptive pool": (lambda x: F.adaptive_avg_pool2d(x, 2), ((IMAGE, LAST),)),
+    "nearest": (lambda x: F.interpolate(x, scale_factor=2), ((IMAGE, LAST),)),
+    "bilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), ((IMAGE, LAST),)),
+    "relu": (lambda x: F.relu(x), ((IMAGE, LAST),)),
+    "softmax": (lambda x: F.softmax(x, 1), ((IMAGE, PERMUTED),)),
+    "cat": (lambda x: torch.cat([x, x], 1), ((IMAGE, LAST),)),
+    "add": (lambda x, y: x + y, ((IMAGE, LAST), (IMAGE, ROWS))),
+    "multiply": (lambda x: x * 2.5, ((IMAGE, PERMUTED),)),
+    "where": (lambda x: torch.where(x > 0, x, 0), ((IMAGE, PERMUTED),)),
+    "roll": (lambda x: x.roll(1, 1), ((IMAGE, LAST),)),
+    "sum": (lambda x: x.sum(1), ((IMAGE, PERMUTED),)),
+    "product": (lambda x, y: x @ y, (((3, 4), PERMUTED), ((3, 5), ROWS))),
+}
+
+
+def _argument(shape: tuple[int, ...], lies: str) -> Any:
+    x = torch.randn(shape)
+    if lies == LAST:
+        return x.to(memory_format=torch.channels_last if len(shape) == 4 else torch.channels_last_3d)
+    return x.permute(*reversed(range(len(shape)))) if lies == PERMUTED else x
+
+
+def _there(t: Any) -> Any:
+    """A copy on the device with the same strides."""
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="hpu").copy_(t)
+
+
+def _results(function: Callable[..., Any], args: list[Any]) -> list[Any]:
+    """What a function gives, and the gradients of its arguments."""
+    args = [a.detach().requires_grad_() for a in args]
+    made = function(*args)
+    made = list(made) if isinstance(made, (tuple, list)) else [made]
+    given = [y for y in made if y.requires_grad]
+    return made + list(torch.autograd.grad(given, args, [torch.ones_like(y) for y in given]))
+
+
+def _compare(case: Case, make: Callable[[Any], Any] = lambda function: function, gradients: bool = True) -> None:
+    function, arguments = case
+    torch.manual_seed(0)
+    args = [_argument(*a) for a in arguments]
+    wanted = _results(function, args)
+    called = make(function)
+    for _ in range(2):
+        found = _results(called, [_there(a) for a in args])
+        for k, (got, want) in enumerate(zip(found, wanted, strict=True)):
+            if gradients or k < len(wanted) - len(args):
+                # the stride of an axis of one element says nothing, and differs between kernels of the CPU
+                strides = [[s for n, s in zip(t.shape, t.stride(), strict=True) if n > 1] for t in (got, want)]
+                assert strides[0] == strides[1], (k, got.stride(), want.stride())
+            torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
+
+
+@on_device(*CONVOLUTIONS)
+def test_results_and_gradients_of_convolutions_lie_as_the_cpus(name: str) -> None:
+    _compare(CONVOLUTIONS[name])
+
+
+@on_device(*OTHERS)
+def test_results_and_gradients_lie_as_the_cpus(name: str) -> None:
+    _compare(OTHERS[name])
+
+
+@on_device("conv2d", "filter", "one channel", *(name for name in OTHERS if name != "roll"), modes=("eager",))
+def test_results_of_compiled_graphs_lie_as_the_cpus(name: str) -> None:
+    torch._dynamo.reset()
+    _compare({**CONVOLUTIONS, **OTHERS}[name], lambda f: torch.compile(f, backend="hpu_backend"), gradients=False)
+
+
+@on_device(modes=("eager",))
+def test_as_strided_after_a_graph_break_reads_what_it_reads_on_the_cpu() -> None:
+    def function(x: Any) -> Any:
+        y = x.relu() + 1
+        torch._dynamo.graph_break()
+        return y.as_strided((6, 4), (3, 2), 1) * 2
+
+    for lies in (LAST, PERMUTED):
+        x = _argument(IMAGE, lies)
+        found = torch.compile(function, backend="hpu_backend")(_there(x))
+        torch.testing.assert_close(found.cpu(), function(x))
