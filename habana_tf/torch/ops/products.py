@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Node
 from habana_tf.torch.ops.row import Call, Operand, both, overload
 
 
 def _product(c: Call, a: Node, b: Node) -> Node:
     """a @ b, of matrices or of batches of them."""
+    if not a.dtype.is_float:
+        return _summed(c, a, b)
     batch = tuple(range(3, 1 + a.rank))
     spec = Contraction((*batch, 0, 1), (*batch, 1, 2), (*batch, 0, 2), a.dtype.accumulator)
     return c.b.contract(a, b, spec)
 
 
-@overload("mm", floats=True)
+_MOST_SUMMED = 1 << 19
+"""Products of one call up to which whole numbers of 32 bits and less are a program; the CPU's kernels for many are
+faster. Of 64 bits they are slower for any."""
+
+
+def _summed(c: Call, a: Node, b: Node) -> Node:
+    """a @ b of whole numbers, which the units for products do not take: sums of products."""
+    *batch, m, k = a.shape
+    n = b.shape[-1]
+    _few(c, a.dtype, [*batch, m, k, n])
+    x = c.b.expand(c.b.reshape(c.term(a).node, (*batch, m, k, 1)), (*batch, m, k, n))
+    y = c.b.expand(c.b.reshape(c.term(b).node, (*batch, 1, k, n)), (*batch, m, k, n))
+    return c.b.reshape(c.b.reduce("sum", c.b.binary("mul", x, y), [a.rank - 1]), (*batch, m, n))
+
+
+def _few(c: Call, dtype: DType, sizes: Sequence[Extent]) -> None:
+    """Refuses products of whole numbers that the CPU computes faster, and of booleans, which it refuses itself."""
+    if dtype is DType.BOOL or dtype is not DType.I64 and math.prod(c.numbers(sizes)) > _MOST_SUMMED:
+        raise c.refused(f"a product of {dtype} with more than {_MOST_SUMMED} factors, or of booleans,")
+
+
+@overload("mm")
 def mm(c: Call, a: Node, b: Node) -> Node:
     return _product(c, a, b)
 
 
-@overload("bmm", floats=True)
+@overload("bmm")
 def bmm(c: Call, a: Node, b: Node) -> Node:
     return _product(c, a, b)
 
@@ -31,22 +57,29 @@ def _is_0(n: float) -> bool:
     return n == 0
 
 
-@overload(*both("addmm", "baddbmm"), runtime=["beta", "alpha"], floats=True, literal=_is_0)
+@overload(*both("addmm", "baddbmm"), runtime=["beta", "alpha"], literal=_is_0)
 def addmm(c: Call, x: Node, a: Node, b: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
     return _scaled_sum(c, x, _product(c, a, b), beta, alpha)
 
 
 def _by_vector(c: Call, a: Node, x: Node) -> Node:
+    if not a.dtype.is_float:
+        _few(c, a.dtype, a.shape)
+        y = c.b.expand(c.b.reshape(c.term(x).node, (1, x.numel)), a.shape)
+        return c.b.reshape(c.b.reduce("sum", c.b.binary("mul", c.term(a).node, y), [1]), (a.shape[0],))
     return c.b.contract(a, x, Contraction((0, 1), (1,), (0,), a.dtype.accumulator))
 
 
-@overload("mv", floats=True)
+@overload("mv")
 def mv(c: Call, a: Node, x: Node) -> Node:
     return _by_vector(c, a, x)
 
 
-@overload("dot", "vdot", floats=True)
+@overload("dot", "vdot")
 def dot(c: Call, x: Node, y: Node) -> Node:
+    if not x.dtype.is_float:
+        _few(c, x.dtype, x.shape)
+        return c.b.reshape(c.b.reduce("sum", c.b.binary("mul", c.term(x).node, c.term(y).node), [0]), ())
     return c.b.contract(x, y, Contraction((0,), (0,), (), x.dtype.accumulator))
 
 
@@ -58,7 +91,7 @@ def _scaled_sum(c: Call, x: Operand, made: Node, beta: Operand, alpha: Operand) 
     return (product + (c.term(x) if beta == 1 else c.term(x) * c.term(beta))).node
 
 
-@overload(*both("addmv"), runtime=["beta", "alpha"], floats=True, literal=_is_0)
+@overload(*both("addmv"), runtime=["beta", "alpha"], literal=_is_0)
 def addmv(c: Call, x: Node, a: Node, y: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
     return _scaled_sum(c, x, _by_vector(c, a, y), beta, alpha)
 
