@@ -175,10 +175,8 @@ def to_device(recorder: Recorder, t: torch.Tensor) -> torch.Tensor:
     shape, strides = tuple(t.shape), t.stride()
     if order_of_strides(shape, strides) is None:
         strides = torch.empty_like(t).stride()
-    made, block = recorder.tensor(shape, strides, t.dtype)
-    if t.numel():
-        recorder.memory.count(block)
-        copy(t, block.viewed(made))
+    made, _ = recorder.tensor(shape, strides, t.dtype)
+    copy(t, host_view(recorder, made, True))
     return made
 
 

@@ -94,3 +94,16 @@ def test_a_cast_or_a_clone_is_one_recorded_op() -> None:
         before = recorder.place.index
         of(x)
         assert recorder.place.index == before + 1
+
+
+@on_device(modes=("eager",))
+def test_what_the_cpu_makes_of_nothing_is_made_again_in_a_compiled_graph() -> None:
+    def of(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.linspace(0, 5, 6, dtype=torch.int64, device=x.device)
+
+    compiled = torch.compile(of, backend="hpu_backend")
+    for k in range(4):
+        used = [torch.full((6,), 77, dtype=torch.int64, device="hpu") for _ in range(5)]
+        torch.hpu.synchronize()
+        del used
+        assert compiled(torch.full((6,), float(k), device="hpu")).tolist() == [k + n for n in range(6)]
