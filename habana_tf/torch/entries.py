@@ -95,6 +95,8 @@ class Entries:
     def _of_host(self, t: torch.Tensor, written: bool) -> Operand:
         """A tensor of the CPU: a number, or what has to be copied first. Raises HostOperand for that, RuntimeError for
         one that is written."""
+        if t.device.type == "hpu":
+            raise NotRecorded("its memory is a part of another storage")
         if written or t.device.type != "cpu":
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"

@@ -15,6 +15,8 @@ from habana_tf.torch.api.attached import in_bad_fork as _is_in_bad_fork
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.api.graphed import *  # noqa: F403
 from habana_tf.torch.api.graphed import __all__ as _graphed
+from habana_tf.torch.api.legacy_storages import *  # noqa: F403
+from habana_tf.torch.api.legacy_storages import __all__ as _storages
 from habana_tf.torch.api.memory import *  # noqa: F403
 from habana_tf.torch.api.memory import __all__ as _memory
 from habana_tf.torch.api.random import *  # noqa: F403
@@ -27,7 +29,8 @@ __all__ = [
     "enable_dynamic_shape", "get_amp_supported_dtype", "get_autocast_hpu_dtype", "get_device_capability",
     "get_device_name", "get_device_properties", "graphed", "init", "is_autocast_hpu_enabled", "is_available",
     "is_bf16_supported", "is_initialized", "memory", "metrics", "random", "set_autocast_hpu_dtype",
-    "set_autocast_hpu_enabled", "set_device", "streams", "synchronize", *_graphed, *_memory, *_random, *_streams,
+    "set_autocast_hpu_enabled", "set_device", "streams", "synchronize", *_graphed, *_memory, *_random, *_storages,
+    *_streams,
 ]  # fmt: skip
 
 _ = _is_in_bad_fork  # PyTorch asks for it by this name

@@ -12,9 +12,10 @@ import torch
 
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.settings import PT_HPU_PLACE_ON_CPU
-from habana_tf.torch import attention, fallback, lists, masks, out_forms, own_ops, recurrent, told
+from habana_tf.torch import attention, fallback, lists, masks, out_forms, own_kernels, own_ops, recurrent, told
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
+from habana_tf.torch.deterministic import filled
 from habana_tf.torch.element_types import DLPACK
 from habana_tf.torch.fused import Fused
 from habana_tf.torch.kernel import Kernel, NotRecorded, overload_of
@@ -80,8 +81,8 @@ class Kernels:
         self._aten.impl("clone", self._to_copy, _KEY)
         self._recurrent = recurrent.register(self._kernel)
         attention.register(self._aten)
-        for overload in _structured():
-            self._aten.impl(overload.name().removeprefix("aten::"), functools.partial(self._fallback, overload), _KEY)
+        for name, kernel_of in own_kernels.kernels(self._fallback):
+            self._aten.impl(name, kernel_of, _KEY)
         for overload in lists.overloads():
             on_lists = lists.OnLists(overload, lambda: self.recorder)
             self._aten.impl(overload.name().removeprefix("aten::"), on_lists, _KEY)
@@ -129,9 +130,9 @@ class Kernels:
             index(device)
         shape = tuple(size)
         if memory_format in (None, torch.contiguous_format, torch.preserve_format):
-            return self._new(shape, contiguous_strides(shape), dtype)
+            return filled(self._new(shape, contiguous_strides(shape), dtype))
         like = torch.empty(shape, dtype=dtype, device="meta", memory_format=memory_format)
-        return self._new(shape, like.stride(), dtype)
+        return filled(self._new(shape, like.stride(), dtype))
 
     def _empty_strided(
         self, size: Sequence[int], stride: Sequence[int], *, dtype: torch.dtype | None = None, layout: Any = None,
@@ -141,7 +142,7 @@ class Kernels:
             index(device)
         if len(size) != len(stride) or any(s < 0 for s in stride):
             torch.empty_strided(size, stride, device="cpu")  # raises
-        return self._new(tuple(size), tuple(stride), dtype)
+        return filled(self._new(tuple(size), tuple(stride), dtype))
 
     def _new(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:
         kind = dtype or torch.get_default_dtype()
@@ -168,6 +169,7 @@ class Kernels:
             if kept:
                 old = fallback.host_view(self.recorder, t.as_strided((kept,), (1,), 0), False)
                 fallback.host_view(self.recorder, new, True)[:kept].copy_(old)
+            filled(new[kept:])
             storage = new.untyped_storage()
         return t.set_(storage, offset, shape, like.stride())
 
@@ -227,20 +229,6 @@ def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
         t.layout is torch.strided and t.device.type in ("cpu", "hpu") and not t.is_quantized and not t.is_nested
         for t in (one, other)
     )
-
-
-def _structured() -> list[Any]:
-    """The overloads without a row whose results PyTorch makes before it asks the device for the op with `out`: for
-    these it would look at the operands' devices itself."""
-    found = []
-    for name in sorted(torch._C._dispatch_get_all_op_names()):
-        packet, _, kind = name.removeprefix("aten::").partition(".")
-        if not name.startswith("aten::") or name.removeprefix("aten::") in rows():
-            continue
-        keys = "CPU", "CompositeExplicitAutogradNonFunctional"
-        if all(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys):
-            found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
-    return found
 
 
 def _same_elements(a: torch.Tensor, b: torch.Tensor) -> bool:

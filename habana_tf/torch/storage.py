@@ -70,8 +70,8 @@ class Block:
     def viewed(self, t: torch.Tensor) -> torch.Tensor:
         """A tensor of the CPU on the memory of one that is here."""
         code, bits = DLPACK[t.dtype]
-        address = self.address + t.storage_offset() * t.element_size()
-        made: torch.Tensor = torch._C._from_dlpack(_bridge.lend(address, _HOST, code, bits, t.shape, t.stride(), False))
+        capsule = _bridge.lend(t.data_ptr(), _HOST, code, bits, t.shape, t.stride(), False)
+        made: torch.Tensor = torch._C._from_dlpack(capsule)
         return made
 
     def host(self) -> torch.Tensor:
@@ -129,7 +129,15 @@ class Memory:
 
     def of(self, t: torch.Tensor) -> Block:
         """The block under a tensor of the device."""
-        return self.blocks[t.untyped_storage().data_ptr()]
+        address = t.untyped_storage().data_ptr()
+        return self.blocks.get(address) or self._around(address)
+
+    def _around(self, address: int) -> Block:
+        """The block that a storage is a part of, as a slice of a storage is."""
+        for block in self.blocks.values():
+            if block.address < address < block.address + block.room:
+                return block
+        raise KeyError(address)
 
     def workspace(self, nbytes: int) -> Block:
         """A counted block that no tensor has; `release` takes it back."""

@@ -116,3 +116,13 @@ def test_numbers_that_begin_elsewhere_are_the_same_program() -> None:
     torch.manual_seed(9)
     made(5)
     assert recorder.programs == before
+
+
+@on_device()
+def test_windows_whose_function_a_device_in_python_has_not() -> None:
+    for options in ({}, {"periodic": False}, {"periodic": True, "beta": 8.0}, {"dtype": torch.float64}):
+        for length in (0, 1, 10):
+            made = torch.kaiser_window(length, device="hpu", **options)
+            expected = torch.kaiser_window(length, **options)
+            assert made.device.type == "hpu" and made.dtype is expected.dtype
+            torch.testing.assert_close(made.cpu(), expected)

@@ -101,3 +101,19 @@ def test_dropout_scales_what_it_keeps_and_its_gradient() -> None:
         (grad,) = torch.autograd.grad(y.sum(), x)
         kept = y.detach().cpu()
         assert set(kept.tolist()) == {0.0, 1.25} and torch.equal(grad.cpu(), kept) and 150 < (kept == 0).sum() < 250
+
+
+@on_device()
+def test_classes_are_drawn_by_weights_of_all_types() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        for weights in ([2.0], [0.0, 2.0], [0.0, 1.0, 0.0], [[1.0, 0.0], [0.0, 3.0]]):
+            p = torch.tensor(weights, dtype=dtype)
+            only = p.argmax(-1, keepdim=True)
+            for count in (1, 5):
+                drawn = torch.multinomial(p.to("hpu"), count, replacement=True)
+                assert torch.equal(drawn.cpu(), only.expand(*p.shape[:-1], count)), (dtype, weights, count)
+            assert torch.equal(torch.multinomial(p.to("hpu"), 1).cpu(), only)
+        every = torch.multinomial(torch.tensor([1.0, 2.0], dtype=dtype, device="hpu"), 2)
+        assert every.sort().values.tolist() == [0, 1]
+        drawn = torch.multinomial(torch.tensor([1.0, 3.0], dtype=dtype, device="hpu"), 4000, replacement=True)
+        assert abs(drawn.float().mean().item() - 0.75) < 0.05

@@ -34,9 +34,10 @@ AT_LOAD: tuple[Group, ...] = (
     accelerator.ACCELERATOR,
     compiling.RECURRENT,
     compiling.STRIDES,
+    storages.SIZES,
 )
 """Made when the device is loaded."""
-ALL: tuple[Group, ...] = (*AT_LOAD, *storages.GROUPS, *data_parallel.GROUPS, *lightning.GROUPS)
+ALL: tuple[Group, ...] = (*AT_LOAD, storages.SHARDED, *data_parallel.GROUPS, *lightning.GROUPS)
 """These, those that the backend hccl makes, and those of habana_tf.torch.lightning."""
 
 

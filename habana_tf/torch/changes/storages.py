@@ -65,14 +65,16 @@ def _free(recorder: Recorder, address: int) -> None:
         recorder.memory.discard(recorder.memory.blocks[address])
 
 
-GROUPS = (
-    Group(
-        "storage_sizes", "`fully_shard` cannot free gathered weights, and PyTorch's older FSDP ends the process",
-        (
-            Change("torch", "UntypedStorage.resize_", _resized),
-            Change("torch", "UntypedStorage.nbytes", _noted),
-            Change("torch", "UntypedStorage.size", _noted),
-            Change("torch", "TypedStorage._resize_", _refused),
-        ), host=PYTORCH,
-    ),
+SIZES = Group(
+    "storage_sizes", "`storage.resize_` raises, by which `fully_shard` frees gathered weights",
+    (
+        Change("torch", "UntypedStorage.resize_", _resized),
+        Change("torch", "UntypedStorage.nbytes", _noted),
+        Change("torch", "UntypedStorage.size", _noted),
+        Change("torch", "UntypedStorage.__len__", _noted),
+    ), host=PYTORCH,
+)  # fmt: skip
+SHARDED = Group(
+    "sharded_storages", "PyTorch's older FullyShardedDataParallel ends the process",
+    (Change("torch", "TypedStorage._resize_", _refused),), host=PYTORCH,
 )  # fmt: skip

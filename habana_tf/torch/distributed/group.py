@@ -242,5 +242,5 @@ def register() -> None:
     load()
     if NAME not in dist.Backend.backend_list:
         batch_norm.register()
-        changes.install((*storages.GROUPS, *data_parallel.GROUPS))
+        changes.install((storages.SHARDED, *data_parallel.GROUPS))
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["hpu", "cpu"])
