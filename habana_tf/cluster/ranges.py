@@ -109,7 +109,8 @@ def kin(met: Signature, earlier: Sequence[Signature], variables: Collection[int]
 
 
 def guesses(met: Sequence[Signature]) -> list[SizeRange]:
-    """The forms to try one after the other: `generalize`'s, then those in which sizes are strided ones of others."""
+    """The forms to try one after the other: `generalize`'s, then that in which sizes are sums of others, as of what is
+    padded, then those in which they are strided ones of others."""
     form = generalize(met)
     if form is None or len(form.homes) < 2:
         return [form] if form is not None else []
@@ -122,7 +123,8 @@ def guesses(met: Sequence[Signature]) -> list[SizeRange]:
         if not found:
             kept.append(k)
         ways[k] = found or [ext.sym(k)]
-    out = [form]
+    summed = generalize(met, sums=True)
+    out = [form] if summed is None or summed == form else [form, summed]
     for turn in range(min(MOST_GUESSES, max(map(len, ways.values())))):
         chosen: dict[ext.Atom, Extent] = {ext.Sym(k): w[min(turn, len(w) - 1)] for k, w in ways.items()}
         symbols: dict[ext.Atom, Extent] = {ext.Sym(k): ext.sym(n) for n, k in enumerate(sorted(kept))}
@@ -147,8 +149,9 @@ def _strided(symbol: Extent, sizes: Sequence[int], column: Sequence[int]) -> lis
     return out
 
 
-def generalize(met: Sequence[Signature]) -> SizeRange | None:
-    """The form of signatures of the same slots; None where what changed cannot be a symbol."""
+def generalize(met: Sequence[Signature], sums: bool = False) -> SizeRange | None:
+    """The form of signatures of the same slots; None where what changed cannot be a symbol. sums: sizes may be sums of
+    symbols, and what they leave of a number."""
     columns = list(zip(*(m.numbers for m in met), strict=True))
     sizes: list[tuple[int, ...]] = []
     for column in columns:
@@ -163,6 +166,8 @@ def generalize(met: Sequence[Signature]) -> SizeRange | None:
     homes: list[int] = []
     for column_ in sorted(sizes, key=lambda c: (min(c), sizes.index(c))):
         related = _related(column_, homes, columns)
+        if related is None and sums:
+            related = _sum(column_, homes, columns)
         if related is None:
             related = ext.sym(len(homes))
             homes.append(columns.index(column_))
@@ -171,9 +176,31 @@ def generalize(met: Sequence[Signature]) -> SizeRange | None:
     return SizeRange(met[0].slots, numbers_, tuple(homes)) if homes else None
 
 
+def _symbols(homes: list[int], columns: Sequence[tuple[Number, ...]]) -> list[tuple[Extent, list[int]]]:
+    """The symbols there are, each with its numbers."""
+    return [(ext.sym(k), [n for n in columns[home] if isinstance(n, int)]) for k, home in enumerate(homes)]
+
+
+def _sum(column: tuple[int, ...], homes: list[int], columns: Sequence[tuple[Number, ...]]) -> Extent | None:
+    """A size as a number more than a sum of few symbols, or a number less one; None if it is neither."""
+    symbols = _symbols(homes, columns)
+    ways = [(ext.mul(e, times), [times * n for n in numbers]) for times in (1, -1, 2) for e, numbers in symbols]
+    for count in (2, 3):
+        for several in combinations(symbols, count):
+            total: Extent = 0
+            for e, _ in several:
+                total = ext.add(total, e)
+            ways.append((total, [sum(each) for each in zip(*(numbers for _, numbers in several), strict=True)]))
+    for e, numbers in ways:
+        distances = {n - m for n, m in zip(column, numbers, strict=True)}
+        if len(distances) == 1:
+            return ext.add(e, distances.pop())
+    return None
+
+
 def _related(column: tuple[int, ...], homes: list[int], columns: Sequence[tuple[Number, ...]]) -> Extent | None:
     """A size as an expression of the symbols there are; None if it is none."""
-    symbols = [(ext.sym(k), [n for n in columns[home] if isinstance(n, int)]) for k, home in enumerate(homes)]
+    symbols = _symbols(homes, columns)
     products = [
         (ext.mul(a, b), [n * m for n, m in zip(x, y, strict=True)]) for (a, x), (b, y) in combinations(symbols, 2)
     ]  # fmt: skip

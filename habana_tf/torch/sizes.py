@@ -17,6 +17,7 @@ from habana_tf.cluster.cluster import Ref
 from habana_tf.ir.extent import Extent
 from habana_tf.torch import views
 from habana_tf.torch.cluster import LAYOUT, Argument, RecordedOp, Recording, Target
+from habana_tf.torch.ops.table import rows
 
 Shape = tuple[int, ...]
 Visit = Callable[[int, bool], Any]
@@ -44,8 +45,10 @@ def replaced(recording: Recording, visit: Visit) -> Recording:
     inputs = tuple((_each(shape, visit), label) for shape, label in recording.inputs)
     ops: list[RecordedOp] = []
     for at, (name, arguments, targets, results) in enumerate(recording.ops):
+        row = rows().get(name)
+        amounts = row.amounts if row is not None else ()
         made = (
-            tuple(_argument(a, shapes, visit) for a in arguments),
+            tuple(_argument(a, shapes, visit, k not in amounts) for k, a in enumerate(arguments)),
             tuple(_target(t, visit) for t in targets),
             tuple((_each(shape, visit), label, order) for shape, label, order in results),
         )
@@ -65,16 +68,17 @@ def _each(numbers: Sequence[Extent], visit: Visit) -> tuple[Any, ...]:
     return tuple(visit(n, False) if isinstance(n, int) else n for n in numbers)
 
 
-def _argument(argument: Argument, shapes: dict[Ref, Shape], visit: Visit) -> Argument:
+def _argument(argument: Argument, shapes: dict[Ref, Shape], visit: Visit, any_: bool) -> Argument:
+    """any_: whether its numbers may be no sizes."""
     kind, what, *rest = argument
     if kind == "value":
         return (kind, what, _geometry(rest[0], shapes[what], visit))
     if kind == "list":
-        return (kind, tuple(_argument(part, shapes, visit) for part in what))
+        return (kind, tuple(_argument(part, shapes, visit, any_) for part in what))
     if kind == "named":
-        return (kind, what, _argument(rest[0], shapes, visit))
+        return (kind, what, _argument(rest[0], shapes, visit, any_))
     if kind == "literal" and type(what) is int:
-        return (kind, visit(what, True))
+        return (kind, visit(what, any_))
     return argument
 
 

@@ -91,6 +91,51 @@ SIZES: dict[str, tuple[Callable[[int], tuple[int, ...]], Call]] = {
 }  # fmt: skip
 
 
+def _grad(call: Call) -> Call:
+    """The gradient of what a call gives."""
+
+    def run(x: Any, i: int) -> Any:
+        x = x.clone().requires_grad_()
+        (made,) = torch.autograd.grad(call(x, i).square().sum(), x)
+        return made
+
+    return run
+
+
+def _images(n: int) -> tuple[int, ...]:
+    return 2, 3, n, 2 * n % 13 + 9
+
+
+AMOUNTS: dict[str, tuple[Callable[[int], tuple[int, ...]], Call]] = {
+    "padding": (lambda n: (5, 13), lambda x, i: F.pad(x, (i + 1, 2 * i % 5 + 1))),
+    "padding to a size": (lambda n: (5, n), lambda x, i: F.pad(x, (0, 30 - x.shape[1]))),
+    "reflection": (lambda n: (2, 3, 20, 20), lambda x, i: F.pad(x, (i + 1, i + 2, i + 1, i + 2), mode="reflect")),
+    "replication": (lambda n: (2, 3, 20, 20), lambda x, i: F.pad(x, (i + 1, i + 2, i + 1, i + 2), mode="replicate")),
+    "reflected sizes": (lambda n: (3, n), lambda x, i: F.pad(x, (2, 1), mode="reflect")),
+    "top k": (lambda n: (6, 33), lambda x, i: x.topk(i + 2, 1)[0]),
+    "triangles": (lambda n: (9, 12), lambda x, i: x.tril(i + 1)),
+    "repeated": (lambda n: (3, 4), lambda x, i: x.repeat(i + 2, 1)),
+    "copies of pixels": (_images, lambda x, i: F.interpolate(x, scale_factor=2)),
+    "nearest": (lambda n: (2, 3, 8, 9), lambda x, i: F.interpolate(x, size=(11 + i, 13 + 2 * i % 7))),
+    "nearest of sizes": (_images, lambda x, i: F.interpolate(x, size=(17, 19))),
+    "bilinear": (lambda n: (2, 3, 8, 9), lambda x, i: F.interpolate(x, size=(11 + i, 13 + 2 * i % 7), mode="bilinear")),
+    "aligned": (_images, lambda x, i: F.interpolate(x, size=(16, 17), mode="bilinear", align_corners=True)),
+    "bicubic": (_images, lambda x, i: F.interpolate(x, size=(16, 17), mode="bicubic")),
+    "means": (_images, lambda x, i: F.adaptive_avg_pool2d(x, (4, 5))),
+}  # fmt: skip
+
+
+@on_device(*AMOUNTS)
+def test_amounts(name: str) -> None:
+    """Numbers of a call that are sizes: of a padding, of images, k of top-k; with gradients."""
+    shape, call = AMOUNTS[name]
+    torch.manual_seed(0)
+    given = [torch.randn(shape(n)) for n in (9, 14, 10, 17, 11, 24, 12, 13)]
+    assert _compiled(call, given) <= MOST
+    if name != "triangles":
+        assert _compiled(_grad(call), given[:4]) <= 4 * 6
+
+
 @on_device(*SIZES)
 def test_sizes(name: str) -> None:
     """The ops of a case have recipes for their first sizes, and as many for all others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, both, overload
 
@@ -45,7 +46,7 @@ def roll(c: Call, x: Node, shifts: Sequence[int] | int, dims: Sequence[int] | in
     return b.reshape(out, c.shape)
 
 
-@overload("repeat")
+@overload("repeat", amounts=[1])
 def repeat(c: Call, x: Node, repeats: Sequence[int]) -> Node:
     b = c.b
     if 0 in c.shape:
@@ -56,20 +57,20 @@ def repeat(c: Call, x: Node, repeats: Sequence[int]) -> Node:
     return b.reshape(b.expand(b.reshape(x, apart), full), c.shape)
 
 
-def _triangle(c: Call, x: Node, fn: str, diagonal: int) -> Node:
+def _triangle(c: Call, x: Node, fn: str, diagonal: Extent) -> Node:
     b = c.b
     rows, columns = b.iota(x.shape, x.rank - 2), b.iota(x.shape, x.rank - 1)
-    kept = b.binary(fn, columns, b.binary("add", rows, b.const(diagonal, DType.I64)))
+    kept = b.binary(fn, columns, b.binary("add", rows, b.extent(diagonal, DType.I64)))
     return b.select(kept, x, b.const(0, x.dtype))
 
 
-@overload(*both("tril"))
-def tril(c: Call, x: Node, diagonal: int = 0) -> Node:
+@overload(*both("tril"), amounts=[1])
+def tril(c: Call, x: Node, diagonal: Extent = 0) -> Node:
     return _triangle(c, x, "le", diagonal)
 
 
-@overload(*both("triu"))
-def triu(c: Call, x: Node, diagonal: int = 0) -> Node:
+@overload(*both("triu"), amounts=[1])
+def triu(c: Call, x: Node, diagonal: Extent = 0) -> Node:
     return _triangle(c, x, "ge", diagonal)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, both, overload
 
@@ -57,9 +58,11 @@ def argsort(c: Call, x: Node, stable: bool = False, dim: int = -1, descending: b
     return _sorted(c, x, dim, descending)[1]
 
 
-@overload("topk")
-def topk(c: Call, x: Node, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Node]:
-    return _sorted(c, x, dim, largest, c.number(k))
+@overload("topk", amounts=[1])
+def topk(c: Call, x: Node, k: Extent, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Node]:
+    if isinstance(k, int):
+        return _sorted(c, x, dim, largest, k)
+    return [c.b.slice(n, [0] * x.rank, c.shape) for n in _sorted(c, x, dim, largest)]
 
 
 @overload(*both("cumsum"))

@@ -45,7 +45,8 @@ class Row:
     which other devices have it, where it is one for devices like this only; given: its arguments, from the row's.
     drops: the old contents of its first argument, which it writes, are not read. floats: it takes floating-point
     numbers only; other types have CPU kernels. mixed: it takes types that other cards take and PyTorch's CPU does
-    not: integers where that has no kernel for them, float32 beside bfloat16.
+    not: integers where that has no kernel for them, float32 beside bfloat16. amounts: positions of arguments whose
+    numbers are sizes, so that another one may be of one range with it: of a padding, say, and not an axis.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Row:
     mixed: bool = False
     literal: Callable[[int | float], bool] | None = None
     pictures: tuple[int, ...] = ()
+    amounts: tuple[int, ...] = ()
 
 
 ROWS: dict[str, Row] = {}
@@ -76,6 +78,7 @@ def overload(
     mixed: bool = False,
     literal: Callable[[int | float], bool] | None = None,
     pictures: Sequence[int] = (),
+    amounts: Sequence[int] = (),
 ) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; the other arguments are those of `Row`."""
 
@@ -86,6 +89,7 @@ def overload(
             ROWS[name] = Row(
                 name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, mixed, literal,
                 tuple(pictures),
+                tuple(amounts),
             )  # fmt: skip
         return lower
 
