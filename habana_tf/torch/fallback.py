@@ -183,10 +183,11 @@ def to_device(recorder: Recorder, t: torch.Tensor) -> torch.Tensor:
 def copy(source: torch.Tensor, target: torch.Tensor) -> None:
     """Copies elements between tensors of the CPU. Few that lie alike are one piece for one thread: to wake the others
     takes longer than the copy, many times longer where another program has their cores."""
-    alike = source.dtype is target.dtype and source.shape == target.shape and source.stride() == target.stride()
+    shape = tuple(source.size())  # its attribute is not for a parameter of a lazy module
+    alike = source.dtype is target.dtype and shape == target.size() and source.stride() == target.stride()
     turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg() or source._is_zerotensor()
     size = source.nbytes
-    if size <= _ALONE and alike and not turned and order_of_strides(tuple(source.shape), source.stride()) is not None:
+    if size <= _ALONE and alike and not turned and order_of_strides(shape, source.stride()) is not None:
         ctypes.memmove(target.data_ptr(), source.data_ptr(), size)
     else:
         target.copy_(source)
