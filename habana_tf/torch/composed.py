@@ -190,7 +190,8 @@ class Composed:
         self, start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **options: Any
     ) -> torch.Tensor:
         like = torch.arange(start, end, step, dtype=dtype, device="meta")
-        whole = not like.dtype.is_floating_point
+        exact = all(float(n).is_integer() and abs(n) < 1 << 53 for n in (start, end, step))
+        whole = not like.dtype.is_floating_point or exact
         first, by = (int(n) if whole else float(n) for n in (start, step))
         try:
             made: torch.Tensor = self._record("sequence", (like.numel(), first, by, like.dtype))

@@ -54,6 +54,14 @@ def test_counts_beyond_what_a_float_can_count() -> None:
         assert int(f(ones)) == n, name
 
 
+@on_device(modes=("lazy",))
+def test_sequences_of_floats_have_their_places() -> None:
+    n = 1 << 24
+    for first, last, step in ((-5, n + 10, 1), (7.0, n + 100.0, 1.0), (-n - 50, 50, 1), (0, 3 * n, 2)):
+        made = torch.arange(first, last, step, dtype=torch.float32, device="hpu")[-64:].cpu()
+        assert torch.equal(made, torch.arange(first, last, step, dtype=torch.float32)[-64:])
+
+
 @pytest.mark.rest
 @on_device(modes=("lazy", "eager"))
 def test_places_of_extremes() -> None:

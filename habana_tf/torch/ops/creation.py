@@ -23,9 +23,10 @@ def eye(c: Call, *sizes: int, **options: Any) -> Node:
 
 @overload("habana_tf::sequence", runtime=["start", "step"])
 def sequence(c: Call, count: int, start: Operand, step: Operand, dtype: Any) -> Node:
-    """start + k * step for k < count."""
-    place = c.term(c.b.iota(c.shape, 0))
-    return (c.term(start) + place * c.term(step)).node
+    """start + k * step for k < count: of whole numbers in int64, since float32 has not all places from 2**24 on."""
+    kind = start.dtype if isinstance(start, Node) and start.dtype.is_int else c.dtype
+    place = c.term(c.b.iota(c.shape, 0), kind)
+    return (c.term(start, kind) + place * c.term(step, kind)).node
 
 
 @overload("habana_tf::between", runtime=["start", "end"])
