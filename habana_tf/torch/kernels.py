@@ -216,6 +216,11 @@ class Kernels:
                     self._cast, (t,), {"dtype": dtype or t.dtype, "memory_format": form}
                 )
                 return made
+        plain = t.device.type == "cpu" and t.layout is torch.strided and t.dtype in DLPACK and not t.is_conj()
+        same = dtype in (None, t.dtype) and form is torch.preserve_format and self.recorder.unrun is None
+        if plain and same and device is not None and device.type == "hpu" and not device.index:
+            with self.recorder.lock, told.copied(EventKind.TO_CARD, t.nbytes):
+                return fallback.to_device(self.recorder, t)
         return torch.empty_like(t, dtype=dtype, device=device, memory_format=form).copy_(t)
 
     def _item(self, t: torch.Tensor) -> Any:

@@ -126,3 +126,15 @@ def test_windows_whose_function_a_device_in_python_has_not() -> None:
             expected = torch.kaiser_window(length, **options)
             assert made.device.type == "hpu" and made.dtype is expected.dtype
             torch.testing.assert_close(made.cpu(), expected)
+
+
+@on_device()
+def test_quantiles_and_lerp_by_a_tensor() -> None:
+    x, y, w = torch.randn(5, 8), torch.randn(5, 8), torch.rand(8)
+    a, b, v = (t.to("hpu") for t in (x, y, w))
+    with _none_left():
+        got = [a.quantile(0.3), a.quantile(v[:3], 1), a.nanquantile(0.4, 0), torch.lerp(a, b, v), a.clone().lerp_(b, v)]
+        torch._foreach_lerp_(lists := [a.clone(), b.clone()], [b, a], [v, v])
+    want = [x.quantile(0.3), x.quantile(w[:3], 1), x.nanquantile(0.4, 0), torch.lerp(x, y, w), torch.lerp(x, y, w)]
+    for here, there in zip([*want, want[-1], torch.lerp(y, x, w)], [*got, *lists], strict=True):
+        torch.testing.assert_close(there.cpu(), here)

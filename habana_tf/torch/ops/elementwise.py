@@ -6,7 +6,7 @@ from typing import Any
 
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
-from habana_tf.torch.ops.row import Call, Lower, Operand, overload
+from habana_tf.torch.ops.row import Call, Lower, Operand, both, overload
 
 
 def _binary(fn: str) -> Lower:
@@ -65,7 +65,7 @@ def to_copy(c: Call, x: Node, **options: Any) -> Node:
 # -- steps of optimizers ----------------------------------------------------------------------------------------
 
 
-@overload("lerp.Scalar", "lerp_.Scalar", runtime=["weight"], floats=True)
+@overload(*both("lerp.Scalar", "lerp.Tensor"), runtime=["weight"], floats=True)
 def lerp(c: Call, x: Node, end: Node, weight: Operand) -> Node:
     """As PyTorch's kernels: from the nearer end."""
     a, z, w = c.term(x), c.term(end), c.term(weight)
