@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,14 +40,16 @@ class Entries:
         for k, a in enumerate(args):
             if isinstance(a, tensor):
                 slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
-            elif k in runtime and isinstance(a, (int, float)) and not (literal is not None and literal(a)):
+            elif (
+                k in runtime and isinstance(a, (int, float)) and not (literal and literal(a)) and _fits(a, kernel, args)
+            ):
                 slots.append(self._scalar(a))
             else:
                 slots.append(self.other(a, k in targets))
         for name, a in kwargs.items():
             slots.append(name)
             number = name in kernel.row.runtime and isinstance(a, (int, float))
-            if number and not (literal is not None and literal(a)):
+            if number and not (literal and literal(a)) and _fits(a, kernel, args):
                 slots.append(self._scalar(a))
             else:
                 slots.append(operand(a, name in targets) if isinstance(a, tensor) else self.other(a, name in targets))
@@ -126,3 +129,20 @@ class Entries:
         del self._numbers[0][floats:], self._numbers[1][integers:]
         if self._watched is not None:
             self._watched.undo(floats, integers)
+
+
+_LIMITS = {
+    **{t: (torch.finfo(t).min, torch.finfo(t).max) for t in (torch.float32, torch.bfloat16)},
+    **{t: (torch.iinfo(t).min, torch.iinfo(t).max)
+       for t in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
+}  # fmt: skip
+
+
+def _fits(a: float, kernel: Kernel, args: Sequence[Any]) -> bool:
+    """Whether a number is one of the first tensor's type. Another one stands in the entry, so that PyTorch's CPU is
+    asked of it: some ops refuse it."""
+    first = args[0] if args else None
+    limits = _LIMITS.get(first.dtype) if isinstance(first, torch.Tensor) else None
+    if limits is None or limits[0] <= a <= limits[1] or "::" in kernel.row.name:
+        return True
+    return first.dtype.is_floating_point and not math.isfinite(a)

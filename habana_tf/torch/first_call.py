@@ -98,8 +98,10 @@ class _Filling:
             self._rehearse()
         except (LoweringError, ShapeError):
             raise  # the CPU computes it, or refuses it
-        except Exception:
+        except Exception as why:
             taken.check(stock, args, kwargs, results, kernel.row.mixed)
+            if isinstance(why, (OverflowError, ValueError)):
+                raise NotRecorded(f"a number is beyond its type: {why}") from None
             raise
         taken.check(stock, args, kwargs, results, kernel.row.mixed)
 
