@@ -24,6 +24,8 @@ from habana_tf.torch.strides import contiguous_strides, format_of, order_of_stri
 
 _FLOATS, _INTEGERS = 1 << 30, (1 << 30) + 1
 """Inputs that stand for the vectors of numbers in a rehearsal."""
+_MASKED = "torch.nonzero()"
+"""In what PyTorch says of an index that is a mask, whose places it would look up."""
 
 
 def step_of(
@@ -63,6 +65,8 @@ class _Filling:
         try:
             made = stock(*to_meta(args), **to_meta(kwargs))
         except NotImplementedError as why:
+            if torch.Tag.data_dependent_output in kernel.stock.tags or _MASKED in str(why):
+                raise NotRecorded("the shape of its result depends on values") from None
             raise NotRecorded(f"PyTorch has no meta kernel of it: {why}") from None
         except Exception as why:
             taken.check(stock, args, kwargs, mixed=kernel.row.mixed)

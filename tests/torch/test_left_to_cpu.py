@@ -138,3 +138,17 @@ def test_quantiles_and_lerp_by_a_tensor() -> None:
     want = [x.quantile(0.3), x.quantile(w[:3], 1), x.nanquantile(0.4, 0), torch.lerp(x, y, w), torch.lerp(x, y, w)]
     for here, there in zip([*want, want[-1], torch.lerp(y, x, w)], [*got, *lists], strict=True):
         torch.testing.assert_close(there.cpu(), here)
+
+
+@needs_torch
+def test_a_result_whose_shape_depends_on_values_is_said_so() -> None:
+    """PyTorch's own words advise a setting of its compiler, which would be wrong here."""
+    program = """
+        import torch
+        import habana_frameworks.torch.core
+        x = torch.ones(3, device="hpu")
+        x[x > 0], torch.nonzero(x), torch.unique(x), x.masked_select(x > 0)
+    """
+    said = python(program).stderr
+    assert "aten.index.Tensor runs on the CPU: the shape of its result depends on values" in said
+    assert "meta_nonzero_assume_all_nonzero" not in said

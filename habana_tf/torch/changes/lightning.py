@@ -15,6 +15,8 @@ from habana_tf.host_changes.change import PYTORCH, Change, Group
 
 PACKAGES = "lightning.pytorch", "pytorch_lightning"
 """The names that Lightning is installed under, each with classes of its own."""
+FABRICS = "lightning.fabric", "lightning_fabric"
+"""The same of its part `Fabric`."""
 
 
 def _strategy(original: Any) -> Any:
@@ -43,7 +45,28 @@ def _precision(package: str) -> Callable[[Any], Any]:
     return made
 
 
+def _precision_of_fabric(package: str) -> Callable[[Any], Any]:
+    def made(original: Any) -> Any:
+        mixed = importlib.import_module(f"{package}.plugins").MixedPrecision
+
+        @functools.wraps(original)
+        def _check_and_init_precision(self: Any) -> Any:
+            on_hpu = hasattr(self.accelerator, "hpu_strategies") and self._precision_instance is None
+            if on_hpu and self._precision_input == "bf16-mixed":
+                return mixed("bf16-mixed", "hpu")
+            return original(self)
+
+        return _check_and_init_precision
+
+    return made
+
+
 def _changes(package: str) -> tuple[Change, ...]:
+    if package in FABRICS:
+        return (
+            Change(f"{package}.connector", "_Connector._choose_strategy", _strategy),
+            Change(f"{package}.connector", "_Connector._check_and_init_precision", _precision_of_fabric(package)),
+        )
     module, owner = f"{package}.trainer.connectors.accelerator_connector", "_AcceleratorConnector"
     return (
         Change(module, f"{owner}._choose_strategy", _strategy),
@@ -53,7 +76,9 @@ def _changes(package: str) -> tuple[Change, ...]:
 
 GROUPS = (
     Group(
-        "lightning_choices", 'Trainer(accelerator="hpu") takes the strategy and mixed precision of another device',
-        tuple(change for package in PACKAGES for change in _changes(package)), only="Lightning", host=PYTORCH,
+        "lightning_choices",
+        'Trainer and Fabric(accelerator="hpu") take the strategy and mixed precision of another device',
+        tuple(change for package in (*PACKAGES, *FABRICS) for change in _changes(package)),
+        only="Lightning", host=PYTORCH,
     ),
 )  # fmt: skip

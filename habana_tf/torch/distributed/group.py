@@ -11,6 +11,7 @@ C++ code included (DistributedDataParallel, functional collectives), whatever de
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from concurrent import futures
@@ -243,4 +244,6 @@ def register() -> None:
     if NAME not in dist.Backend.backend_list:
         batch_norm.register()
         changes.install((storages.SHARDED, *data_parallel.GROUPS))
+        # DistributedDataParallel says so in each process; nothing here reads its timers.
+        warnings.filterwarnings("ignore", "Time stats are currently only collected for CPU and CUDA devices")
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["hpu", "cpu"])
