@@ -71,8 +71,8 @@ class Kernels:
             if name in own_ops.OPS:
                 own[name] = kernel
             else:
-                call = functools.partial(self._recorded, kernel)
-                self._register(name, masks.of_booleans(name, call), kernel)
+                recorded = functools.partial(self._recorded, kernel)
+                self._register(name, masks.of_booleans(name, recorded), kernel)
         self._others: list[Composed | Fused] = [Composed(self.recorder, own), Fused(self.recorder, own)]
         for name, call in (item for part in self._others for item in part.kernels().items()):
             self._register(name, call)
