@@ -141,3 +141,29 @@ def test_a_generator_and_an_equal_tensor_are_of_the_device() -> None:
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             call()
     assert torch.equal(x, x.clone())
+
+
+@on_device()
+def test_a_number_that_does_not_fit_after_one_that_does() -> None:
+    """Numbers are read at run time, so that the second call would be the program of the first."""
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda x, n: x.clone().fill_(n), lambda x, n: x.masked_fill(x > 0, n), lambda x, n: x.clamp(max=n),
+    ]  # fmt: skip
+    for dtype, right, wrong in ((torch.int8, 5, 300), (torch.int32, 5, 1 << 40), (torch.float32, 5.0, 1e300)):
+        for call in calls:
+            x = torch.ones(3, dtype=dtype)
+            assert torch.equal(call(x.to("hpu"), right).cpu(), call(x, right))
+            got = raised(lambda x=x, call=call, wrong=wrong: call(x.to("hpu"), wrong))
+            assert got is not None and str(got) == str(raised(lambda x=x, c=call, wrong=wrong: c(x, wrong)))
+
+
+@on_device()
+def test_integers_beside_numbers_beyond_their_type() -> None:
+    x = torch.tensor([0, 2, 254], dtype=torch.uint8)
+    for n in (7, 300, -1):
+        assert torch.equal((x.to("hpu") + n).cpu(), x + n)
+        assert torch.equal((x.to("hpu") < n).cpu(), x < n)
+    for n in (1.5, -2.5, 1e300, float("nan"), float("-inf")):
+        for op in (torch.eq, torch.lt):
+            assert torch.equal(op(x.to("hpu"), n).cpu(), op(x, n)), (op, n)
+            assert torch.equal(op(x.long().to("hpu"), n).cpu(), op(x.long(), n)), (op, n)

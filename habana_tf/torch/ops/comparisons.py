@@ -17,6 +17,8 @@ def _common(x: Operand, y: Operand) -> DType:
     floats = [k for k in ranked if k.is_float] or [k for k in kinds if k.is_float]
     if floats:
         return DType.F32 if len(set(floats)) > 1 else floats[0]
+    if isinstance(x, float) or isinstance(y, float):  # a number beyond the tensor's type
+        return DType.F32
     whole = [k for k in ranked if k.is_int] or [k for k in kinds if k.is_int]
     if not whole:
         return DType.BOOL
