@@ -22,6 +22,7 @@ def _beyond(axis: int, kind: str = "IndexError", op: str = "") -> str:
 def index_select(c: Call, x: Node, dim: int, index: Node) -> Node:
     b = c.b
     if not x.rank:
+        c.in_range(_OUT, index, 1)
         return b.expand(x, c.shape)
     axis = dim % x.rank
     c.in_range(_OUT, index, x.shape[axis])
