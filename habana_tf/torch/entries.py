@@ -142,7 +142,9 @@ def _fits(a: float, kernel: Kernel, args: Sequence[Any]) -> bool:
     """Whether a number is one of the first tensor's type. Another one stands in the entry, so that PyTorch's CPU is
     asked of it: some ops refuse it."""
     first = args[0] if args else None
-    limits = _LIMITS.get(first.dtype) if isinstance(first, torch.Tensor) else None
+    if not isinstance(first, torch.Tensor):
+        return True
+    limits = _LIMITS.get(first.dtype)
     if limits is None or limits[0] <= a <= limits[1] or "::" in kernel.row.name:
         return True
     return first.dtype.is_floating_point and not math.isfinite(a)

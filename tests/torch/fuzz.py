@@ -44,8 +44,8 @@ _OF_OTHERS = (
     "logit", "logit_", "logit_backward", "_softmax_backward_data", "isin.Tensor_Tensor",
     *(f"{name}.correction" for name in ("std", "var", "std_mean", "var_mean")),
 )  # fmt: skip
-"""Overloads that take what others have made, or promises (`assume_unique`), where kernels trust each other; of `logit` a
-bound beyond 1/2, of `std` a correction that is no number."""
+"""Overloads that take what others have made, or promises (`assume_unique`), where kernels trust each other; of `logit`
+a bound beyond 1/2, of `std` a correction that is no number."""
 _BY_DESIGN = ("ZeroDivisionError", '"histogram_cpu" not implemented')
 """What the CPU says to calls that are taken here: no program stops for a divisor, and cards count integers, too."""
 
