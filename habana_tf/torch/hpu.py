@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.hardware.cards import cards
-from habana_tf.settings import TF_ENABLE_DYNAMIC_SHAPES
+from habana_tf.settings import HABANA_SIM_CARDS, TF_ENABLE_DYNAMIC_SHAPES
 from habana_tf.torch.api import attached, graphed, memory, metrics, random, streams
 from habana_tf.torch.api.attached import in_bad_fork as _is_in_bad_fork
 from habana_tf.torch.api.attached import index
@@ -57,7 +56,7 @@ def __getattr__(name: str) -> Any:
 
 def is_available() -> bool:
     """Whether there is a card: with HABANA_SIM_CARDS=0 libraries that look for one take the CPU."""
-    return attached.is_loaded() and bool(cards())
+    return attached.is_loaded() and HABANA_SIM_CARDS.get() > 0
 
 
 def is_initialized() -> bool:
@@ -67,7 +66,7 @@ def is_initialized() -> bool:
 
 def device_count() -> int:
     """1: a process has one card. 0 on a machine without any."""
-    return int(bool(cards()))
+    return int(HABANA_SIM_CARDS.get() > 0)
 
 
 def current_device() -> int:
