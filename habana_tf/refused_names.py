@@ -63,4 +63,4 @@ class _Submodules:
 
 def submodules(package: str, instead: str) -> None:
     """Has every module below a package found."""
-    sys.meta_path.append(_Submodules(package, instead))  # type: ignore[arg-type]
+    sys.meta_path.append(_Submodules(package, instead))

@@ -4,6 +4,5 @@
 from habana_tf.refused_names import attributes, submodules
 
 INSTEAD = "decode and resize pictures with torchvision or tf.data on the host, in a DataLoader of several workers"
-__path__: list[str] = []
 submodules(__name__, INSTEAD)
 __getattr__ = attributes(__name__, INSTEAD)

@@ -7,6 +7,7 @@ may run under. One launcher gives all four numbers, so that they fit together. S
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from habana_tf import settings
@@ -46,6 +47,16 @@ def launched() -> Ranks | None:
         if rank is not None and size is not None and local_rank is not None and local_size is not None:
             return _checked(Ranks(rank, size, local_rank, local_size, variables[2].name))
     return _slurm()
+
+
+def tell() -> None:
+    """Sets RANK, WORLD_SIZE and LOCAL_RANK where the launcher does not (mpirun, srun): by them libraries find out that
+    they are one of many processes. What is set stays. Raises what `launched` raises."""
+    found = launched()
+    if found is not None:
+        s = settings
+        for variable, number in ((s.RANK, found.rank), (s.WORLD_SIZE, found.size), (s.LOCAL_RANK, found.local_rank)):
+            os.environ.setdefault(variable.name, str(number))
 
 
 def _slurm() -> Ranks | None:

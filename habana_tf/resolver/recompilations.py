@@ -13,7 +13,6 @@ Invariant: a signature is recorded after its program is made, and once as long a
 
 from __future__ import annotations
 
-import logging
 import operator
 import re
 import threading
@@ -26,11 +25,9 @@ from habana_tf.cluster.signature import Number, Signature, Slot
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
 from habana_tf.reports.units import between
-from habana_tf.resolver import real_card_compilation
+from habana_tf.resolver import paced_log, real_card_compilation
 from habana_tf.resolver.real_card_compilation import Band
 from habana_tf.resolver.remedies import remedies
-
-log = logging.getLogger("habana_tf")
 
 MOST_CLUSTERS = 4096
 """Clusters that are remembered, those met last."""
@@ -166,7 +163,7 @@ def history(
 
 
 def record(known: History, met: Met) -> None:
-    """Remembers a signature; a recompilation is said in one line."""
+    """Remembers a signature; a recompilation is said in one line, see `paced_log`."""
     with _lock:
         if any(m.signature == met.signature for m in known.met):
             return
@@ -175,14 +172,15 @@ def record(known: History, met: Met) -> None:
         del known.met[:-MOST_MET]
     if met.recipe == "compiled" and met.because and not met.changed:
         _count()
-        log.info("%s: compiled a recipe in %.0f ms; it is new because %s", known.name, met.seconds * 1e3, met.because)
+        line = f"{known.name}: compiled a recipe in {met.seconds * 1e3:.0f} ms; it is new because {met.because}"
+        paced_log.say(line, met.seconds)
     elif met.recipe == "compiled" and met.changed:
         _count()
         first, more = met.changed[0], len(met.changed) - 1
         text = f"{known.name} met a new shape, {first}" + (f" and {more} more" if more else "")
         scope = "for every size it may take" if met.range else "for this shape"
         because = f" ({met.reason})" if met.reason else ""
-        log.info("%s: compiled a recipe %s in %.0f ms%s", text, scope, met.seconds * 1e3, because)
+        paced_log.say(f"{text}: compiled a recipe {scope} in {met.seconds * 1e3:.0f} ms{because}", met.seconds)
 
 
 def _count() -> None:

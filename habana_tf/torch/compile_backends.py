@@ -8,6 +8,7 @@ that says so.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
@@ -28,9 +29,9 @@ def announce() -> None:
 
 def hpu_backend(graph: Any, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """`compile_backend.hpu_backend`, imported at its first use."""
-    from habana_tf.torch.compile_backend import hpu_backend as backend
-
-    return backend(graph, examples, **options)
+    backend = importlib.import_module("habana_tf.torch.compile_backend").hpu_backend  # by name, as an entry point is
+    made: Callable[..., Any] = backend(graph, examples, **options)
+    return made
 
 
 def _tell_dynamo(registry: ModuleType) -> None:

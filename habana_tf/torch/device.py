@@ -14,7 +14,7 @@ import torch
 
 from habana_tf import log
 from habana_tf.card.timeline import process
-from habana_tf.hardware import chips, claim, device_state
+from habana_tf.hardware import chips, claim, device_state, ranks
 from habana_tf.hardware.cards import Card, cards, choice
 from habana_tf.resolver import memory_report
 from habana_tf.settings import PT_HPU_LAZY_MODE, habana
@@ -31,7 +31,6 @@ from habana_tf.torch import (
     told,
 )
 from habana_tf.torch.api import attached
-from habana_tf.torch.distributed import launched
 from habana_tf.torch.kernels import Kernels
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.storage import Memory
@@ -73,7 +72,7 @@ def load() -> Device:
         log.configure()
         habana.check()
         cleared.clear_if_asked()
-        launched.tell_ranks()
+        ranks.tell()
         device = Device()
         from torch._C._acc import DeviceGuard, PrivateUse1Hooks
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend

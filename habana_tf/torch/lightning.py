@@ -128,7 +128,7 @@ def _plugins(package: str) -> dict[str, Any]:
     plugins = importlib.import_module(f"{package}.plugins")
     profiler: Any = importlib.import_module(f"{package}.profilers").PyTorchProfiler
 
-    class HPUPrecisionPlugin(plugins.MixedPrecision):  # type: ignore[misc,name-defined]
+    class HPUPrecisionPlugin(plugins.MixedPrecision):  # type: ignore[name-defined]
         """Autocast to bfloat16, or none for 32-true. With files of ops, or a level, casts are those of Habana's hmp,
         which stay on. Raises ValueError for another precision."""
 
@@ -146,10 +146,10 @@ def _plugins(package: str) -> dict[str, Any]:
         def forward_context(self) -> Any:
             return torch.autocast("hpu", torch.bfloat16, enabled=self.precision == "bf16-mixed")
 
-    class HPUCheckpointIO(plugins.TorchCheckpointIO):  # type: ignore[misc,name-defined]
+    class HPUCheckpointIO(plugins.TorchCheckpointIO):  # type: ignore[name-defined]
         """Checkpoints of the device, which are as those of any other."""
 
-    class HPUProfiler(profiler):  # type: ignore[misc]
+    class HPUProfiler(profiler):
         """PyTorch's profiler with the device's events."""
 
         def __init__(self, *args: Any, activities: Any = None, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from habana_tf.cluster.signature import Signature
-from habana_tf.resolver import recompilations
+from habana_tf.resolver import paced_log, recompilations
 from habana_tf.resolver.recompilations import History, Met, history, record, record_one_op
 
 NAMES = ("image", "label", "dims")
@@ -64,7 +64,9 @@ def test_long_values_are_one_slot() -> None:
     assert meet(known, Signature.of([(100,)], [np.arange(100) + 1])) == ("input 'image': the value changed",)
 
 
-def test_a_recompilation_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_recompilation_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    paced_log.sum_up()
+    monkeypatch.setattr(paced_log, "_next", 0.0)
     known = history("key", "step", 5, NAMES)
     with caplog.at_level(logging.INFO, logger="habana_tf"):
         meet(known, signature(64))

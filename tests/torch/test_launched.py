@@ -17,7 +17,7 @@ from tests.torch.child import HAS_TORCH, needs_torch
 pytestmark = needs_torch
 if HAS_TORCH:
     from habana_tf.hardware.cards import CardError
-    from habana_tf.torch.distributed.launched import initialize_distributed_hpu, tell_ranks
+    from habana_tf.torch.distributed.launched import initialize_distributed_hpu
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
@@ -59,7 +59,7 @@ def test_the_ranks_are_in_the_environment(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     before = ranks.launched()
-    tell_ranks()
+    ranks.tell()
     assert tuple(os.environ.get(name) for name in names) == expected
     assert ranks.launched() == before
 

@@ -11,7 +11,7 @@ import copy
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils import _pytree as pytree
@@ -122,7 +122,7 @@ class _Forward:
     def __init__(
         self, original: Callable[..., Any], module: torch.nn.Module | None, max_graphs: int | None, *options: Any
     ) -> None:  # fmt: skip
-        functools.update_wrapper(self, original)
+        functools.update_wrapper(cast(Any, self), original)
         self.original, self.module, self.max_graphs, self.options = original, module, max_graphs, options
         self.known: dict[Hashable, Any] = {}
 
@@ -280,7 +280,7 @@ class _AsSampled:
     """What a module of `make_graphed_callables` has in place of its `forward`, which a copy of it has again."""
 
     def __init__(self, original: Callable[..., Any], module: torch.nn.Module, captured: _Training) -> None:
-        functools.update_wrapper(self, original)
+        functools.update_wrapper(cast(Any, self), original)
         self.original, self.module, self.captured = original, module, captured
         self.training = module.training
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from habana_tf.hardware import cards, claim, ranks
-from habana_tf.settings import HLS_MODULE_ID, LOCAL_RANK, RANK, WORLD_SIZE
+from habana_tf.settings import HLS_MODULE_ID
 
 
 def initialize_distributed_hpu(
@@ -31,12 +31,3 @@ def initialize_distributed_hpu(
             os.environ[HLS_MODULE_ID.name] = str(allowed[local_rank].module_id)
     size, place, local = (s if g is None else g for s, g in zip(said, given, strict=True))
     return size, place, local
-
-
-def tell_ranks() -> None:
-    """Sets RANK, WORLD_SIZE and LOCAL_RANK where the launcher does not (mpirun, srun): by them libraries find out that
-    they are one of many processes. What is set stays. Raises what `ranks.launched` raises."""
-    found = ranks.launched()
-    if found is not None:
-        for variable, number in ((RANK, found.rank), (WORLD_SIZE, found.size), (LOCAL_RANK, found.local_rank)):
-            os.environ.setdefault(variable.name, str(number))
