@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from habana_tf import log
+from habana_tf._native import _bridge
 from habana_tf.card.timeline import process
 from habana_tf.hardware import chips, claim, device_state, ranks
 from habana_tf.hardware.cards import Card, cards, choice
@@ -113,9 +114,13 @@ def _hooks(base: Any) -> Any:
 
 def _guard(base: Any) -> Any:
     class Guard(base):
-        """What switches devices; there is one."""
+        """What switches devices; there is one.
 
-        def type_(self) -> Any:
-            return torch._C._autograd.DeviceType.PrivateUse1
+        It is asked for its type also while the exception of a hook is on its way through C++, and must leave that as it
+        is. Without attributes of the instance, where to look would end it.
+        """
+
+        __slots__ = ()
+        type_ = _bridge.Undisturbed(torch._C._autograd.DeviceType.PrivateUse1)
 
     return Guard()

@@ -15,6 +15,7 @@
 #include "bridge/kernel_calls.h"
 #include "bridge/programs.h"
 #include "bridge/python.h"
+#include "bridge/undisturbed.h"
 #include "runtime/callbacks.h"
 #include "runtime/card.h"
 #include "runtime/counters.h"
@@ -205,4 +206,5 @@ NB_MODULE(_bridge, m) {
   DefineCard(m);
   DefineKernelCalls(m);
   DefineExchange(m);
+  DefineUndisturbed(m);
 }
