@@ -1,7 +1,10 @@
 """Habana's `habana_frameworks.torch.hpu`: the module `torch.hpu` under Habana's name, and its parts under theirs."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 
+from habana_tf.torch import hpu  # noqa: F401  libraries ask for `habana_frameworks.torch.hpu.hpu`, too
 from habana_tf.torch.api import graphed, memory, metrics, random, streams
 from habana_tf.torch.device import load
 from habana_tf.torch.hpu import *  # noqa: F403
@@ -14,3 +17,9 @@ for _name, _module in (
     ("events", events),
 ):  # fmt: skip
     sys.modules[f"{__name__}.{_name}"] = _module
+
+
+@contextlib.contextmanager
+def sdp_kernel(enable_recompute: bool = False) -> Iterator[None]:
+    """Chooses between Habana's kernels of FusedSDPA, which changes nothing here."""
+    yield

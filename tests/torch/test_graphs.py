@@ -367,3 +367,51 @@ def test_one_cacher_serves_several_modules_and_named_arguments() -> None:
                 torch.testing.assert_close(
                     ours(input=x, **named).detach().cpu(), theirs(x, **named).detach().cpu()
                 )  # fmt: skip
+
+
+@on_device(modes=LAZY)
+def test_calls_with_objects_that_hold_tensors_run_as_before() -> None:
+    """A cache of keys and values is one: a replay would not write it, and read what it held at the capture."""
+
+    class Cache:
+        held: Any = 0
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, cache: Cache) -> Any:
+            cache.held = cache.held + x
+            return cache.held * 2
+
+    wrapped = torch.hpu.wrap_in_hpu_graph(Model())
+    cache = Cache()
+    found = [wrapped(torch.ones(2).hpu(), cache).tolist() for _ in range(3)]
+    assert found == [[2, 2], [4, 4], [6, 6]] and cache.held.tolist() == [3, 3]
+
+
+@on_device(modes=LAZY)
+def test_a_program_keeps_graphs_of_its_own() -> None:
+    from habana_frameworks.torch.hpu import graphs
+
+    known: dict[int, Any] = {}
+
+    def call(*inputs: Any) -> Any:
+        key = graphs.input_hash((inputs, {"scale": 2}))
+        if key not in known:
+            g = torch.hpu.HPUGraph()
+            with torch.hpu.graph(g):
+                outputs = inputs[0] * 2 + inputs[1]
+            known[key] = graphs.CachedParams(inputs, outputs, g)
+        graphs.copy_to(known[key].graph_inputs, inputs)
+        known[key].graph.replay()
+        return known[key].graph_outputs.cpu()
+
+    for k in range(3):
+        for size in (2, 3):
+            x, y = torch.full((size,), float(k)).hpu(), torch.ones(size).hpu()
+            assert call(x, y).tolist() == [2 * k + 1.0] * size
+    assert len(known) == 2
+    try:
+        graphs.copy_to([x], [x, x])
+    except ValueError as error:
+        assert "another structure" in str(error)
+        return
+    raise SystemError("no error")

@@ -347,3 +347,16 @@ def test_a_device_named_before_the_import_needs_autoload() -> None:
     assert "PT_HPU_AUTOLOAD=1" in python(program).stdout
     loaded = "import sys, torch; print('habana_tf' in sys.modules)"
     assert python(loaded).stdout.split() == ["False"]
+
+
+@on_device(modes=("lazy",))
+def test_names_that_hugging_faces_models_for_gaudi_ask_for() -> None:
+    import habana_frameworks.torch as ht
+    import habana_frameworks.torch.core as htcore
+    from habana_frameworks.torch.utils import experimental
+
+    assert ht.core.hpu.default_stream() == torch.hpu.default_stream() and htcore.is_lazy() is True
+    assert experimental.hpu is ht.hpu.hpu is torch.hpu
+    assert htcore.quantization.hpu_set_inference_env() is None
+    with ht.hpu.sdp_kernel(enable_recompute=True):
+        pass

@@ -18,21 +18,25 @@ from torch.utils import _pytree as pytree
 
 from habana_tf.torch.api.attached import now
 from habana_tf.torch.api.graphs import HPUGraph, graph, is_current_stream_capturing
+from habana_tf.torch.api.own_graphs import CachedParams, copy_to, input_hash
 
 __all__ = [
-    "HPUGraph", "ModuleCacher", "graph", "is_current_stream_capturing", "make_graphed_callables", "wrap_in_hpu_graph",
-    "wrap_in_hpu_graph_func",
+    "CachedParams", "HPUGraph", "ModuleCacher", "copy_to", "graph", "input_hash", "is_current_stream_capturing",
+    "make_graphed_callables", "wrap_in_hpu_graph", "wrap_in_hpu_graph_func",
 ]  # fmt: skip
 
 
 def _key(leaves: Sequence[Any], spec: Any, training: bool) -> Hashable | None:
-    """What calls of one graph have in common; None of a call that can have none."""
+    """What calls of one graph have in common; None of a call that can have none: one with tensors of other devices, or
+    with an object of the program's own, which may hold tensors and change, as a cache of keys and values does."""
     parts: list[Any] = [str(spec), training, torch.is_autocast_enabled("hpu")]
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             if leaf.device.type != "hpu":
                 return None
             parts.append((leaf.shape, leaf.dtype, leaf.requires_grad))
+        elif type(leaf).__hash__ is object.__hash__ and hasattr(leaf, "__dict__"):
+            return None
         else:
             parts.append((type(leaf), leaf))
     try:
@@ -98,9 +102,9 @@ def wrap_in_hpu_graph_func(
     max_graphs: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function whose calls replay graphs, without gradients. The first call of a kind captures its graph; calls with
-    tensors of other devices, and those of more than `max_graphs` kinds, run as before. asynchronous,
-    disable_tensor_cache and dry_run change nothing here: nothing is ever under way, no copies are kept, and a capture
-    is never run."""
+    tensors of other devices or objects that may hold tensors, and those of more than `max_graphs` kinds, run as before.
+    asynchronous, disable_tensor_cache and dry_run change nothing here: nothing is ever under way, no copies are kept,
+    and a capture is never run."""
     replaying = _Replaying(func, None, max_graphs)
 
     @functools.wraps(func)
