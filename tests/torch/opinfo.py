@@ -179,7 +179,7 @@ def wrong(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor | None) -> 
     return f"{away.max()} away: {got.flatten()[place]} for {want.flatten()[place]}"
 
 
-def _unlike(got: Made, want: Made, exact: Made | None) -> str:
+def unlike(got: Made, want: Made, exact: Made | None) -> str:
     """Where results or gradients differ; empty where none does."""
     for what, ours, theirs, true in zip(("result", "gradient"), got, want, exact or ([], []), strict=True):
         if len(ours) != len(theirs):
@@ -284,7 +284,7 @@ def _one(outcome: Outcome, form: str, label: str, call: Any, args: Any, kwargs: 
     outcome.ran[form] += 1
     outcome.ran["gradients"] += bool(want[1])
     try:
-        why = _unlike(on("hpu"), want, exact)
+        why = unlike(on("hpu"), want, exact)
     except Exception as error:
         why = f"{type(error).__name__}: {str(error)[:300]}"
     outcome.left += _left_to_cpu() > before
