@@ -22,7 +22,7 @@ class _Refusing(type):
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(name)
+            return super().__getattribute__(name)  # raises: it has none
         return _refused(f"{cls.path}.{name}", cls.instead)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:

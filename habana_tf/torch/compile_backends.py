@@ -15,11 +15,6 @@ from typing import Any, NoReturn
 
 from habana_tf.host_changes.after_import import when_imported
 
-REFUSAL = (
-    "torch.compile's own backend (inductor) has no code for hpu: write torch.compile(model, "
-    'backend="hpu_backend"), or torch.compiler.set_default_backend("hpu_backend") where the call is not yours'
-)
-
 
 def announce() -> None:
     """Has both told when they are imported, or now."""
@@ -55,4 +50,7 @@ class NoCode:
     @staticmethod
     def create(*given: Any, **named: Any) -> NoReturn:
         """Raises RuntimeError in the place of making code."""
-        raise RuntimeError(REFUSAL)
+        raise RuntimeError(
+            "torch.compile's own backend (inductor) has no code for hpu: write torch.compile(model, "
+            'backend="hpu_backend"), or torch.compiler.set_default_backend("hpu_backend") where the call is not yours'
+        )
