@@ -142,6 +142,8 @@ class _Host:
         if device.shape != host.shape:
             device.resize_(host.shape)
             if device.stride() != host.stride():
+                ends = [(n - 1) * stride for n, stride in zip(host.shape, host.stride(), strict=True)]
+                device.resize_((1 + sum(ends) if host.numel() else 0,))  # may be more than elements: rows with gaps
                 device.as_strided_(host.shape, host.stride())
         host_view(self.recorder, device, True).copy_(host)
 
