@@ -21,13 +21,15 @@ STEPS = 3
 
 SKIPPED = {"SparseAdam": "sparse tensors are not on the device"}
 """By optimizer: why it is not compared."""
+UNSTABLE = {"LBFGS Tensor lr": "its many small steps make rounding grow: the CPU itself is as far from float64"}
+"""By optimizer and setting: why it is not compared."""
 
 
 def run(name: str) -> Outcome:
     """Runs settings of an optimizer in all of its forms: all settings, or one in the quick tests."""
     info, outcome = OPTIMIZERS[name], Outcome(ops=1)
     every = info.optim_inputs_func("cuda")  # the name of a device that has all of them
-    for setting in some(every, len(every)):
+    for setting in some([s for s in every if f"{name} {s.desc}" not in UNSTABLE], len(every)):
         for form in ("loop", *(f for f in info.supported_impls if f != "differentiable")):
             kwargs = dict(setting.kwargs)
             if "foreach" in info.supported_impls:
