@@ -23,7 +23,7 @@ def test_names_at_any_depth_can_be_imported_subclassed_and_asked_about() -> None
 
 
 def test_habanas_loader_of_pictures_names_the_one_to_use() -> None:
-    from habana_frameworks import habana_dataloader
+    import habana_dataloader
 
     assert not isinstance(3, habana_dataloader.habana_dataset.ImageFolderWithManifest)
     with pytest.raises(RuntimeError, match=r"HabanaDataLoader is not part .* torch.utils.data.DataLoader"):

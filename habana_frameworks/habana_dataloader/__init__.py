@@ -1,5 +1,5 @@
 """Habana's package `habana_dataloader`, which loads pictures through the card, is not here: see
-`habana_tf.refused_names`. An installed habana_tf has it at the top, too, where scripts import it."""
+`habana_tf.refused_names`. It is installed at the top, where scripts import it from."""
 
 from habana_tf.refused_names import attributes
 
