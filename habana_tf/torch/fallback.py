@@ -174,7 +174,7 @@ def host_view(recorder: Recorder, t: torch.Tensor, write: bool) -> torch.Tensor:
 
 def to_device(recorder: Recorder, t: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor of the CPU on the device, with its strides where these are dense."""
-    shape, strides = tuple(t.shape), t.stride()
+    shape, strides = tuple(t.size()), t.stride()  # not its attribute: see `copy`
     if order_of_strides(shape, strides) is None:
         strides = torch.empty_like(t).stride()
     made, _ = recorder.tensor(shape, strides, t.dtype)
