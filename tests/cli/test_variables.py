@@ -35,7 +35,7 @@ def test_a_wrong_value_is_shown_and_code_2(run: Callable[..., Any], monkeypatch:
     assert "HABANA_SIM_CARDS='many' is not allowed" in result.out
     assert "TF_DUMP_GRAPH_PREFIX" in result.out
     rows = {row["name"]: row for row in json.loads(run("settings", "--json").out)}
-    assert "an integer from 1 to 8" in rows["HABANA_SIM_CARDS"]["error"]
+    assert "an integer from 0 to 8" in rows["HABANA_SIM_CARDS"]["error"]
 
 
 def test_what_has_no_effect_is_listed_apart(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
