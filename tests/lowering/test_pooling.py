@@ -287,7 +287,7 @@ def test_nan_is_passed_over(kernel: int, stride: int) -> None:
     x[generator.uniform(size=x.shape) < 0.3] = -np.inf
     x[1], x[2] = np.nan, -np.inf
     check(lambda x: tf.nn.max_pool2d(x, kernel, stride, "SAME"), x)
-    # TensorFlow's own bfloat16 begins with -inf or with its least finite number, by the CPU; float32's, rounded, is -inf.
+    # TensorFlow's own bfloat16 begins with -inf or with its least number, by the CPU; float32's, rounded, is -inf.
     pool, short = (lambda x: tf.nn.max_pool2d(x, kernel, stride, "SAME")), x.astype(BF16)
     (want,) = reference(pool, short.astype(F32))
     for (got,) in evaluate(pool, short):
