@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
+__all__ = ["attributes", "submodules"]
+
 
 class _Refusing(type):
     """The class of such classes. path: the name in its package; instead: what to do."""

@@ -68,7 +68,7 @@ def test_an_op_that_is_pinned_to_hpu_and_lacks_a_kernel_there_fails_with_our_rea
             return tf.strings.join([x, x])
 
     cases = {
-        "StringJoin (works on strings)": [lambda: tf.strings.join([words, words]), lambda: join(words)],
+        "StringJoin (works on strings)": [lambda: tf.strings.join([words, words])],
         "ReadFile (works on strings)": [lambda: tf.io.read_file("/dev/null")],
         "Timestamp (has an effect outside the graph)": [tf.raw_ops.Timestamp],
         "WriteFile (has an effect outside the graph)": [lambda: tf.io.write_file("/dev/null", "text")],
@@ -81,10 +81,12 @@ def test_an_op_that_is_pinned_to_hpu_and_lacks_a_kernel_there_fails_with_our_rea
                     call()
                 except tf.errors.InvalidArgumentError as error:
                     text = str(error)
-                    assert f"HPU has no kernel for this {sentence}" in text, text
-                    assert "tf.device('/CPU:0')" in text and "device specification" in text
+                    pinned = "is to run on HPU, which has no kernel for it, and soft device placement is off"
+                    assert f"HPU has no kernel for this {sentence}" in text or pinned in text, text
+                    assert sentence.split()[0] in text and "tf.device('/CPU:0')" in text
                 else:
                     raise AssertionError(f"{sentence}: ran")
+        assert join(words).numpy().tolist() == [b"aa"]  # in a graph, work in host memory stands in
         try:
             tf.reshape(tf.constant([1.0, 2.0]), [3])  # another error is TensorFlow's alone
         except tf.errors.InvalidArgumentError as error:
