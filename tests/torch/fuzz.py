@@ -21,6 +21,7 @@ import torch
 
 from habana_tf.torch import own_ops
 from habana_tf.torch.kernel import Kernel
+from habana_tf.torch.meta import tensors
 from habana_tf.torch.ops.table import rows
 from tests.torch.error_inputs import moved, raised
 
@@ -177,18 +178,8 @@ def compare(calls: Calls, args: Any, kwargs: Any) -> tuple[str, str]:
         return "not compared", ""
     wrong = _same(made["cpu"], made["hpu"])
     if wrong is None and calls.kernel.writes:
-        wrong = _same(list(_tensors(on_cpu)), [t.cpu() for t in _tensors(on_device)])
+        wrong = _same(list(tensors(on_cpu)), [t.cpu() for t in tensors(on_device)])
     return ("same", "") if wrong is None else ("another result", wrong)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for x in value:
-            yield from _tensors(x)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
 
 
 def shown(value: Any) -> str:
