@@ -68,7 +68,7 @@ def test_translates_as_stock_tensorflow(tmp_path: Path) -> None:
         assert "Goes on from ckpt-200" in ours and not losses(ours)
         told = [re.findall(r"^-> .*|^24 held-out.*", each, re.MULTILINE) for each in (ours, stock)]
         assert len(told[0]) == 2 and told[0] == told[1]
-        assert len(set(told[0][0].split())) > 3, "a sentence that could differ"
+        assert len(set(told[0][0].split()) - {"->"}) > 1, "a sentence that could differ"
 
 
 @pytest.mark.rest
