@@ -129,25 +129,23 @@ def _share(c: Call, dy: Node, away: Term, reduction: int) -> Term:
     return grad * (1.0 / count) if reduction == _MEAN and count != 0 else grad
 
 
-def _is_0(n: float) -> bool:
-    return n == 0
+def _is_0_or_less(n: float) -> bool:
+    return n <= 0
 
 
-@overload("smooth_l1_loss", runtime=["beta"], floats=True, literal=_is_0)
+@overload("smooth_l1_loss", runtime=["beta"], floats=True, literal=_is_0_or_less)
 def smooth_l1_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, beta: Operand = 1.0) -> Node:
     far, bend = (c.term(x) - c.term(target)).map("abs"), c.term(beta)
     losses = far if beta == 0 else far.test("lt", bend).where(far * far * (0.5 / bend), far - bend * 0.5)
     return _reduced(c, losses, reduction)
 
 
-@overload("smooth_l1_loss_backward", runtime=["beta"], floats=True, literal=_is_0)
+@overload("smooth_l1_loss_backward", runtime=["beta"], floats=True, literal=_is_0_or_less)
 def smooth_l1_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, beta: Operand) -> Node:
+    if isinstance(beta, (int, float)) and beta <= 0:
+        raise c.refused("a gradient with a beta of 0 or less, which PyTorch's functions never ask for,")
     away = c.term(x) - c.term(target)
-    grad = _share(c, dy, away, reduction)
-    if beta == 0:
-        one = away.test("gt", 0.0).where(away * 0.0 + 1.0, away.test("lt", 0.0).where(away * 0.0 - 1.0, away * 0.0))
-        return (one * grad).node
-    return ((away * (1.0 / c.term(beta))).max(-1.0).min(1.0) * grad).node
+    return ((away * (1.0 / c.term(beta))).max(-1.0).min(1.0) * _share(c, dy, away, reduction)).node
 
 
 @overload("huber_loss", runtime=["delta"], floats=True)
