@@ -21,12 +21,8 @@ MODULES = {info.name: info for info in module_db}
 MOST = 6 if THOROUGH else 2
 """Samples of a module in either way, evenly from all."""
 
-_NAN = "roots of negative numbers: a gradient that is not a number reaches all of a picture in avg_pool's gradient"
 _SAMPLES = "the samples are of float64, which the CPU does not take either"
-SKIPPED = {
-    **dict.fromkeys(("nn.LPPool1d", "nn.LPPool2d", "nn.LPPool3d"), _NAN),
-    **dict.fromkeys(("nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"), _SAMPLES),
-}
+SKIPPED = dict.fromkeys(("nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"), _SAMPLES)
 """By module: why it is not compared."""
 
 

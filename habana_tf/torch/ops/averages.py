@@ -9,8 +9,9 @@ import numpy as np
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Contraction, Node
+from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, overload
+from habana_tf.torch.ops.taps import Taps, summed
 
 
 def _each(values: Sequence[int] | int, rank: int, default: Sequence[int] = ()) -> list[int]:
@@ -56,16 +57,14 @@ class _Average:
         return b.binary("div", added, b.literal(self.divisor))
 
     def backward(self, c: Call, dy: Node) -> Node:
-        """Each share goes to all elements of its window: along an axis a product with the windows as a matrix."""
+        """Each share goes to all elements of its window."""
         b, first = c.b, dy.rank - self.rank
         grad = b.binary("div", b.cast(dy, DType.F32), b.literal(self.divisor))
         for k in range(self.rank):
-            begin = np.arange(self.out[k])[None] * self.stride[k] - self.padding[k]
-            place = np.arange(self.sizes[k])[:, None]
-            matrix = ((place >= begin) & (place < begin + self.kernel[k])).astype(np.float32)
-            labels, new = tuple(range(dy.rank)), dy.rank
-            out = tuple(new if axis == first + k else axis for axis in labels)
-            grad = b.contract(b.literal(matrix), grad, Contraction((new, first + k), labels, out, DType.F32))
+            size, kernel = self.sizes[k], self.kernel[k]
+            at = (np.arange(self.out[k]) * self.stride[k] - self.padding[k])[:, None] + np.arange(kernel)
+            places = np.where((at >= 0) & (at < size), at, -1).astype(np.int32)
+            grad = summed(c, grad, first + k, Taps(places, np.ones(at.shape, np.float32)).transposed(size))
         return grad
 
 

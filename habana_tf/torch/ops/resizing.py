@@ -1,8 +1,9 @@
-"""Upsampling and adaptive pooling: along each axis a product with a matrix of weights. It is known where the sizes are;
-where these are symbols of a range, the same formula computes it when the program runs.
+"""Upsampling and adaptive pooling: along each axis weighted sums of a few elements (see `taps`). Which ones is known
+where the sizes are; where these are symbols of a range, a formula computes places and weights when the program runs.
 
 Where every element becomes the same whole number of neighbours, nearest neighbours are copies of elements and their
-gradient a sum, without a product.
+gradient a sum, without any places. PyTorch's CPU adds neighbours of weight 0, too: infinity there makes NaN of the sum,
+and here.
 """
 
 from __future__ import annotations
@@ -16,56 +17,36 @@ import numpy as np
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Contraction, Node
+from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, overload
+from habana_tf.torch.ops.taps import Taps, over_sizes, summed
 
 
 @dataclass(frozen=True)
-class Weights:
-    """A matrix of weights. known: of (elements before, elements after): float32 [after, before]; formula: an element of
-    it, of (its row, its column, elements before, elements after)."""
+class Looks:
+    """Which elements each element of the result is made of. known: of (elements before, elements after); formula:
+    places and weights (None: 1), of (each element's own place, elements before, elements after)."""
 
-    known: Callable[[int, int], Any]
-    formula: Callable[[Term, Term, Term, Term], Term]
-
-
-def _applied(c: Call, x: Node, axis: int, matrix: Node) -> Node:
-    """x multiplied by a matrix [after, before] along an axis."""
-    labels = tuple(range(x.rank))
-    new = x.rank
-    out = tuple(new if k == axis else k for k in labels)
-    return c.b.contract(matrix, x, Contraction((new, axis), labels, out, DType.F32))
+    known: Callable[[int, int], Taps]
+    formula: Callable[[Term, Term, Term], list[tuple[Term, Term | None]]]
 
 
-def _resized(c: Call, x: Node, sizes: Sequence[Extent], weights: Sequence[Weights], backward: bool) -> Node:
+def _resized(c: Call, x: Node, sizes: Sequence[Extent], looks: Sequence[Looks], backward: bool) -> Node:
     """x with its last axes in other sizes; backward: `sizes` are those of the forward op's input."""
-    out = c.b.cast(x, DType.F32)
+    b, out = c.b, c.b.cast(x, DType.F32)
     first = x.rank - len(sizes)
-    for k, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
-        n = x.shape[first + k]
+    for axis, (size, look) in enumerate(zip(sizes, looks, strict=True), first):
+        n = x.shape[axis]
         before, after = (size, n) if backward else (n, size)
-        if not isinstance(before, int) or not isinstance(after, int):
-            made = over_sizes(c, weight, before, after)
-            out = _applied(c, out, first + k, c.b.permute(made, (1, 0)) if backward else made)
+        if isinstance(before, int) and isinstance(after, int):
+            taps = look.known(before, after)
+            out = summed(c, out, axis, taps.transposed(before) if backward else taps)
             continue
-        matrix = weight.known(before, after).T if backward else weight.known(before, after)
-        if matrix.shape[0] == matrix.shape[1] and (matrix == np.eye(matrix.shape[0], dtype=np.float32)).all():
-            continue
-        out = _applied(c, out, first + k, c.b.literal(np.ascontiguousarray(matrix)))
+        row = Term(b, b.iota((after,), 0, DType.F32))
+        elements = [Term(b, b.extent(e, DType.F32)) for e in (before, after)]
+        out = over_sizes(c, out, axis, look.formula(row, *elements), before, backward)
     return out
-
-
-def over_sizes(c: Call, weights: Weights, before: Extent, after: Extent) -> Node:
-    """The matrix of weights over sizes that are symbols."""
-    b = c.b
-    row, column = (Term(b, b.iota((after, before), axis, DType.F32)) for axis in (0, 1))
-    n, m = (Term(b, b.extent(e, DType.F32)) for e in (before, after))
-    return b.expand(weights.formula(row, column, n, m).node, (after, before))
-
-
-def _one_where(test: Term) -> Term:
-    return Term(test.b, test.b.cast(test.node, DType.F32))
 
 
 def _source(row: Term, n: Term, m: Term, given: float | None, align: bool) -> Term:
@@ -83,21 +64,18 @@ def _scale(before: int, after: int, given: float | None, align: bool = False) ->
     return 1 / given if given is not None and given > 0 else before / after
 
 
-def _nearest(given: float | None, exact: bool) -> Weights:
-    def weights(before: int, after: int) -> Any:
+def _nearest(given: float | None, exact: bool) -> Looks:
+    def known(before: int, after: int) -> Taps:
         scale = np.float32(_scale(before, after, given))
         places = np.arange(after, dtype=np.float32)
-        source = np.floor((places + np.float32(0.5)) * scale if exact else places * scale).astype(np.int64)
-        matrix = np.zeros((after, before), np.float32)
-        matrix[np.arange(after), np.minimum(source, before - 1)] = 1
-        return matrix
+        source = np.floor((places + np.float32(0.5)) * scale if exact else places * scale).astype(np.int32)
+        return Taps(np.minimum(source, before - 1)[:, None], np.ones((after, 1), np.float32))
 
-    def formula(row: Term, column: Term, n: Term, m: Term) -> Term:
+    def formula(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
         scale = n / m if given is None or given <= 0 else 1 / given
-        source = ((row + 0.5) * scale if exact else row * scale).map("floor").min(n - 1)
-        return _one_where(source.test("eq", column))
+        return [(((row + 0.5) * scale if exact else row * scale).map("floor").min(n - 1), None)]
 
-    return Weights(weights, formula)
+    return Looks(known, formula)
 
 
 def _centres(before: int, after: int, given: float | None, align: bool) -> Any:
@@ -107,73 +85,84 @@ def _centres(before: int, after: int, given: float | None, align: bool) -> Any:
     return places * scale if align else (places + 0.5) * scale - 0.5
 
 
-def _linear(given: float | None, align: bool) -> Weights:
-    def weights(before: int, after: int) -> Any:
+def _linear(given: float | None, align: bool) -> Looks:
+    def known(before: int, after: int) -> Taps:
         source = np.maximum(_centres(before, after, given, align), 0)
-        low = np.minimum(source.astype(np.int64), before - 1)
-        part = source - low
-        matrix = np.zeros((after, before), np.float64)
-        rows = np.arange(after)
-        np.add.at(matrix, (rows, low), 1 - part)
-        np.add.at(matrix, (rows, np.minimum(low + 1, before - 1)), part)
-        return matrix.astype(np.float32)
+        low = np.minimum(source.astype(np.int32), before - 1)
+        part = np.clip(source - low, 0, 1)
+        high = np.minimum(low + (before != after), before - 1)
+        return Taps(np.stack([low, high], 1), np.stack([1 - part, part], 1).astype(np.float32))
 
-    def formula(row: Term, column: Term, n: Term, m: Term) -> Term:
-        source = _source(row, n, m, given, align).max(0).min(n - 1)
-        return (1 - (source - column).map("abs")).max(0)
+    def formula(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
+        source = _source(row, n, m, given, align).max(0)
+        low = source.map("floor").min(n - 1)
+        part = (source - low).min(1)
+        step = n.test("ne", m).where(n * 0 + 1, 0)
+        return [(low, 1 - part), ((low + step).min(n - 1), part)]
 
-    return Weights(weights, formula)
+    return Looks(known, formula)
 
 
 _SHARPNESS = -0.75
 """PyTorch's parameter of cubic convolution."""
 
 
-def _cubic(given: float | None, align: bool) -> Weights:
+def _cubic(given: float | None, align: bool) -> Looks:
     def kernel(t: Any) -> Any:
         a, t = _SHARPNESS, np.abs(t)
         near = ((a + 2) * t - (a + 3)) * t * t + 1
         far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
         return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
 
-    def weights(before: int, after: int) -> Any:
-        source = _centres(before, after, given, align)
-        low = np.floor(source).astype(np.int64)
-        matrix = np.zeros((after, before), np.float64)
-        for k in range(-1, 3):
-            np.add.at(matrix, (np.arange(after), np.clip(low + k, 0, before - 1)), kernel(source - (low + k)))
-        return matrix.astype(np.float32)
+    def known(before: int, after: int) -> Taps:
+        source = _centres(before, after, given, align)[:, None]
+        at = np.floor(source).astype(np.int32) + np.arange(-1, 3, dtype=np.int32)
+        return Taps(np.clip(at, 0, before - 1), kernel(source - at).astype(np.float32))
 
-    def formula(row: Term, column: Term, n: Term, m: Term) -> Term:
+    def formula(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
         a, source = _SHARPNESS, _source(row, n, m, given, align)
         low = source.map("floor")
-        part, total = source - low, None
+        part = source - low
+        found: list[tuple[Term, Term | None]] = []
         for k in range(-1, 3):
             t = (part - k).map("abs")
             near, far = ((a + 2) * t - (a + 3)) * t * t + 1, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-            mine = _one_where((low + k).max(0).min(n - 1).test("eq", column)) * (near if k in (0, 1) else far)
-            total = mine if total is None else total + mine
-        assert total is not None
-        return total
+            found.append(((low + k).max(0).min(n - 1), near if k in (0, 1) else far))
+        return found
 
-    return Weights(weights, formula)
+    return Looks(known, formula)
 
 
-def _means(before: int, after: int) -> Any:
+def _windows(before: int, after: int) -> Taps:
     """Of adaptive pooling: each window's mean."""
-    matrix = np.zeros((after, before), np.float32)
-    for k in range(after):
-        first, last = k * before // after, -((-(k + 1) * before) // after)
-        matrix[k, first:last] = 1 / (last - first)
-    return matrix
+    each = np.arange(after)[:, None]
+    first, last = each * before // after, -(-(each + 1) * before // after)
+    at = first + np.arange((last - first).max())
+    weights = np.where(at < last, np.float32(1) / (last - first), 0)
+    return Taps(np.where(at < last, at, -1).astype(np.int32), weights.astype(np.float32))
 
 
-def _means_formula(row: Term, column: Term, n: Term, m: Term) -> Term:
-    first, last = (row * n / m).map("floor"), ((row + 1) * n / m).map("ceil")
-    return _one_where(column.test("ge", first)) * _one_where(column.test("lt", last)) / (last - first)
-
-
-_MEAN = Weights(_means, _means_formula)
+def _means(c: Call, x: Node, sizes: Sequence[Extent], backward: bool) -> Node:
+    """x with means of windows along its last axes, or the gradient of those. Over a size that is a symbol each sum is
+    one of all elements, with zero for those out of the window."""
+    b, out = c.b, c.b.cast(x, DType.F32)
+    for axis, size in enumerate(sizes, x.rank - len(sizes)):
+        n = x.shape[axis]
+        before, after = (size, n) if backward else (n, size)
+        if isinstance(before, int) and isinstance(after, int):
+            taps = _windows(before, after)
+            out = summed(c, out, axis, taps.transposed(before) if backward else taps)
+            continue
+        shape = [*x.shape[:axis], *((before, after) if backward else (after, before)), *x.shape[axis + 1 :]]
+        shape[:axis] = out.shape[:axis]
+        window, element = (Term(b, b.iota(shape, k, DType.F32)) for k in (axis + backward, axis + (not backward)))
+        elements, windows = (Term(b, b.extent(e, DType.F32)) for e in (before, after))
+        first, last = (window * elements / windows).map("floor"), ((window + 1) * elements / windows).map("ceil")
+        spread = b.broadcast_in_dim(out, shape, [k for k in range(len(shape)) if k != axis])
+        mine = Term(b, b.map("and", element.test("ge", first).node, element.test("lt", last).node))
+        share = Term(b, spread) / (last - first)
+        out = b.reduce("sum", mine.where(share, 0).node, [axis + 1])
+    return out
 
 
 def _copied(c: Call, x: Node, sizes: Sequence[Extent], times: Sequence[int], backward: bool) -> Node:
@@ -222,7 +211,7 @@ def _nearest_rows(name: str, exact: bool, rank: int) -> None:
     overload(f"{name}{rank}d_backward", floats=True, amounts=[1, 2])(backward)
 
 
-def _smooth_rows(name: str, rank: int, kind: Callable[[float | None, bool], Weights]) -> None:
+def _smooth_rows(name: str, rank: int, kind: Callable[[float | None, bool], Looks]) -> None:
     def forward(c: Call, x: Node, output_size: Sequence[Extent], align_corners: bool, *scales: float | None) -> Node:
         given = list(scales) or [None] * rank
         return _resized(c, x, output_size, [kind(s, align_corners) for s in given], False)
@@ -232,6 +221,8 @@ def _smooth_rows(name: str, rank: int, kind: Callable[[float | None, bool], Weig
         *scales: float | None,
     ) -> Node:  # fmt: skip
         given = list(scales) or [None] * rank
+        if kind is _cubic and dy.shape[2:] == tuple(input_size)[2:]:
+            return dy  # a copy on PyTorch's CPU, too
         return _resized(c, dy, list(input_size)[-rank:], [kind(s, align_corners) for s in given], True)
 
     overload(name, floats=True, amounts=[1])(forward)
@@ -250,14 +241,14 @@ _smooth_rows("upsample_bicubic2d", 2, _cubic)
 def adaptive_average(c: Call, x: Node, output_size: Sequence[Extent]) -> Node:
     if 0 in c.shape:
         return c.b.const(0, c.dtype, c.shape)
-    return _resized(c, x, output_size, [_MEAN] * len(output_size), False)
+    return _means(c, x, output_size, False)
 
 
 def _adaptive_backward(rank: int) -> Callable[..., Node]:
     def backward(c: Call, dy: Node, x: Node) -> Node:
         if 0 in dy.shape:
             return c.b.const(0, c.dtype, c.shape)
-        return _resized(c, dy, x.shape[-rank:], [_MEAN] * rank, True)
+        return _means(c, dy, x.shape[-rank:], True)
 
     return backward
 
