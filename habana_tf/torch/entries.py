@@ -28,15 +28,15 @@ class Entries:
         self._watched: Watched | None = None
         self._target: Block | None = None
         self._overlaps = False
+        self._strides: list[tuple[int, ...]] = []
+        """Of operands with axes of one element: results follow them, and the rest of an entry leaves them out."""
 
     def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All that a call's meaning depends on."""
         default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
         slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
-        if kernel.row.pictures:  # axes of one element have strides, too
-            slots[0] = (slots[0], *(args[k].stride() for k in kernel.row.pictures))
         runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
-        literal, self._target, self._overlaps = kernel.row.literal, None, False
+        literal, self._target, self._overlaps, self._strides = kernel.row.literal, None, False, []
         for k, a in enumerate(args):
             if isinstance(a, tensor):
                 slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
@@ -55,6 +55,8 @@ class Entries:
                 slots.append(operand(a, name in targets) if isinstance(a, tensor) else self.other(a, name in targets))
         if self._overlaps and slots[1][0] == WHOLE:  # the places of both decide whether it is right
             slots[1] = operand(args[0], True)
+        if self._strides:
+            slots[0] = (slots[0], *self._strides)
         return tuple(slots)
 
     def other(self, a: Any, written: bool = False) -> Any:
@@ -76,6 +78,8 @@ class Entries:
                 raise NotRecorded("a tensor views memory as another type")
             block.holds(t)
         shape = t.shape
+        if 1 in shape:
+            self._strides.append(t.stride())
         whole = shape == block.shape and t.is_contiguous()
         if written:
             self._target = block

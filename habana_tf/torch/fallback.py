@@ -69,10 +69,12 @@ class _Argument(NamedTuple):
 
 
 class _Schema(NamedTuple):
-    """What a call asks of an overload. random: whether it draws random numbers."""
+    """What a call asks of an overload. random: whether it draws random numbers. writes: whether it writes into what it
+    is given."""
 
     name: str
     random: bool
+    writes: bool
     arguments: tuple[_Argument, ...]
     by_name: dict[str, _Argument]
 
@@ -86,21 +88,26 @@ def _schema(overload: Any) -> _Schema:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]") and not number_forms.allowed(overload)
         arguments.append(_Argument(a.name, tensor, written, written and a.is_out))
     random = torch.Tag.nondeterministic_seeded in overload.tags
-    return _Schema(str(overload), random, tuple(arguments), {a.name: a for a in arguments})
+    writes = any(a.written for a in arguments)
+    return _Schema(str(overload), random, writes, tuple(arguments), {a.name: a for a in arguments})
 
 
 class _Host:
-    """One call. twins: by the identity of a counterpart on the CPU the tensor of the device."""
+    """One call. twins: by the identity of a counterpart on the CPU the tensor of the device. whole: where something is
+    written, blocks of memory as tensors of the CPU, of which all counterparts are views."""
 
     def __init__(self, recorder: Recorder, overload: Any, schema: _Schema) -> None:
         self.recorder, self.overload, self.schema = recorder, overload, schema
         self.twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.tensors: list[torch.Tensor] = []
+        self.whole: dict[int, torch.Tensor] | None = None
         self.outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         arguments, by_name = self.schema.arguments, self.schema.by_name
         self.tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
+        if self.schema.writes and len(self.tensors) > 1:
+            self.whole = {}
         given = [self._to_host(value, a) for a, value in zip(arguments, args, strict=False)]
         named = {name: self._to_host(value, by_name.get(name)) for name, value in kwargs.items()}
         made = self.overload(*given, **named)
@@ -130,7 +137,7 @@ class _Host:
 
     def _twin(self, t: torch.Tensor, written: bool, out: bool) -> torch.Tensor:
         """The counterpart of a tensor. Of an `out` that may be resized one that can be."""
-        twin = host_view(self.recorder, t, written)
+        twin = host_view(self.recorder, t, written, self.whole)
         if out:
             twin = torch.empty_like(twin).copy_(twin)
             self.outputs.append((t, twin))
@@ -161,12 +168,22 @@ def _rank(dtype: torch.dtype) -> int:
     return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
 
 
-def host_view(recorder: Recorder, t: torch.Tensor, write: bool) -> torch.Tensor:
-    """A tensor of the CPU on the memory of one of the device, with the values that this has now."""
+def host_view(
+    recorder: Recorder, t: torch.Tensor, write: bool, whole: dict[int, torch.Tensor] | None = None
+) -> torch.Tensor:
+    """A tensor of the CPU on the memory of one of the device, with the values that this has now. whole: storages of the
+    CPU by the address of their block, which tensors that share memory share: so PyTorch sees where they overlap."""
     block = recorder.settle(t, write)
     if not t.numel():
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
-    made = block.viewed(t)
+    first = t.data_ptr() - block.address
+    if whole is None or first % t.element_size():
+        made = block.viewed(t)
+    else:
+        if block.address not in whole:
+            whole[block.address] = block.host()
+        storage = whole[block.address].untyped_storage()
+        made = torch.empty(0, dtype=t.dtype, device="cpu").set_(storage, first // t.element_size(), t.shape, t.stride())
     if t.is_conj():
         made = made.conj()
     return torch._neg_view(made) if t.is_neg() else made

@@ -148,6 +148,8 @@ class Kernels:
         kind = dtype or torch.get_default_dtype()
         if kind not in DLPACK:
             raise TypeError(f"HPU has no tensors of {kind}")
+        if kind is torch.complex32:
+            torch.empty(0, dtype=kind, device="cpu")  # warns once, as for each device
         with self.recorder.lock:
             return self.recorder.tensor(shape, strides, kind)[0]
 
@@ -185,8 +187,10 @@ class Kernels:
         elif self.recorder.unrun is not None:
             self.recorder.unrun.copied(source, target)
         elif target.device.type == "hpu":
-            given = fallback.host_view(self.recorder, source, False) if source.device.type == "hpu" else source
-            to = fallback.host_view(self.recorder, target, True)
+            whole: dict[int, torch.Tensor] = {}
+            of_card = source.device.type == "hpu"
+            given = fallback.host_view(self.recorder, source, False, whole) if of_card else source
+            to = fallback.host_view(self.recorder, target, True, whole if of_card else None)
             with told.copied(EventKind.TO_CARD, to.nbytes):
                 fallback.copy(given, to)
         else:
@@ -224,7 +228,7 @@ class Kernels:
         return torch.empty_like(t, dtype=dtype, device=device, memory_format=form).copy_(t)
 
     def _item(self, t: torch.Tensor) -> Any:
-        return fallback.host_view(self.recorder, t, False).item()
+        return torch.ops.aten._local_scalar_dense(fallback.host_view(self.recorder, t, False))
 
 
 def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:

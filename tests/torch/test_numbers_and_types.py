@@ -169,3 +169,14 @@ def test_complex_numbers_in_compiled_graphs() -> None:
     x = torch.tensor([1.0, 2.0])
     run = compiled(lambda x: (x == complex(1, 0)) | (x == complex(2, 1)))
     assert run(x.to("hpu")).tolist() == [True, False]
+
+
+@on_device()
+def test_complex_numbers_of_halves_warn_as_on_the_cpu() -> None:
+    torch.set_warn_always(True)
+    try:
+        for make in (torch.empty, torch.zeros, torch.randn):
+            with pytest.warns(UserWarning, match="ComplexHalf support is experimental"):
+                make(3, dtype=torch.chalf, device="hpu")
+    finally:
+        torch.set_warn_always(False)

@@ -117,3 +117,20 @@ def test_as_strided_after_a_graph_break_reads_what_it_reads_on_the_cpu() -> None
         x = _argument(IMAGE, lies)
         found = torch.compile(function, backend="hpu_backend")(_there(x))
         torch.testing.assert_close(found.cpu(), function(x))
+
+
+@on_device()
+def test_strides_of_axes_of_one_element_are_those_of_this_call() -> None:
+    """A result follows them, whatever a call of the same shapes before it had."""
+
+    def results(device: str) -> list[tuple[int, ...]]:
+        found = []
+        bias = torch.ones(3, 1, 1, device=device)
+        for strides in ((3, 1, 3, 3), (3, 1, 1, 1), (3, 1, 3, 3)):
+            x = torch.ones(30, device=device).as_strided((10, 3, 1, 1), strides)
+            part = torch.ones(60, device=device).as_strided((10, 3, 1, 1), strides, 30)
+            made = (x + bias, bias + x, x * 5, x.clone(), part * 5, torch.stack([x, x]), (x * 2.5).add_(bias))
+            found += [t.stride() for t in made]
+        return found
+
+    assert results("hpu") == results("cpu")
