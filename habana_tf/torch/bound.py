@@ -201,7 +201,7 @@ class Stretch:
         self.shared: list[tuple[int, int]] = []
         self.owners: dict[int, int] = {}
         self.plain = True
-        """Whether every argument is of the type that its memory has."""
+        """Whether every argument is of the type that its memory has, and none of a slice of a storage."""
         for k, t in enumerate(args):
             if isinstance(t, torch.Tensor) and t.device.type == "hpu":
                 block = memory.of(t)
@@ -211,7 +211,7 @@ class Stretch:
                 read = block.place if block.reader == memory.reading else -1
                 view = tuple(t.shape), t.stride(), t.storage_offset()
                 self.met.append(_Met(k, block.shape, block.dtype, *view, block.value, read))
-                self.plain &= t.dtype is block.dtype
+                self.plain &= t.dtype is block.dtype and t.untyped_storage().data_ptr() == block.address
 
     def bind(
         self, step: Step, numbers: tuple[list[float], list[int]], watched: Watched, results: Sequence[Any]

@@ -10,7 +10,7 @@ import torch
 
 from habana_tf.torch.host_operands import HostOperand
 from habana_tf.torch.inputs import Inputs
-from habana_tf.torch.kernel import WHOLE, Drawn, Kernel, NotRecorded, Number, Operand
+from habana_tf.torch.kernel import WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, Unsettled
 from habana_tf.torch.launch import Watched
 from habana_tf.torch.storage import Block, Memory
 
@@ -69,13 +69,15 @@ class Entries:
 
     def _operand(self, t: torch.Tensor, written: bool) -> Operand:
         """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
-        block = self._blocks.get(t.untyped_storage().data_ptr())
+        block, offset = self._blocks.get(t.untyped_storage().data_ptr()), t.storage_offset()
         if block is None:
-            return self._of_host(t, written)
+            if t.device.type != "hpu":
+                return self._of_host(t, written)
+            block, offset = self._around(t)
         value: Any = block.value
         if t.dtype is not block.dtype:
             if value is not None or block.reader == self.memory.reading:
-                raise NotRecorded("a tensor views memory as another type")
+                raise Unsettled
             block.holds(t)
         shape = t.shape
         if 1 in shape:
@@ -86,14 +88,25 @@ class Entries:
         elif block is self._target:
             written = self._overlaps = True
         if value is None:
-            if not whole and not written and (found := self.inputs.part(t, block)) is not None:
+            if not whole and not written and (found := self.inputs.part(t, offset, block)) is not None:
                 return found
             value = self.inputs.whole(block)
-        return value if whole else (value, tuple(shape), t.stride(), t.storage_offset())
+        return value if whole else (value, tuple(shape), t.stride(), offset)
+
+    def _around(self, t: torch.Tensor) -> tuple[Block, int]:
+        """The block that a slice of a storage is in, and where in it a tensor of the slice begins, in elements."""
+        block = self.memory.of(t)
+        offset, rest = divmod(t.data_ptr() - block.address, t.element_size())
+        if rest:
+            raise NotRecorded("it begins within an element of the storage that it is a slice of")
+        return block, offset
 
     def _overwritten(self, t: torch.Tensor) -> Operand:
         """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
         block = self.memory.of(t)
+        unread = block.value is None and block.reader != self.memory.reading
+        if unread and t.dtype is not block.dtype and t.is_contiguous() and t.nbytes == block.size:
+            block.holds(t)
         if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
             self._target = block
             return (WHOLE, block.shape, block.dtype)
@@ -102,8 +115,6 @@ class Entries:
     def _of_host(self, t: torch.Tensor, written: bool) -> Operand:
         """A tensor of the CPU: a number, or what has to be copied first. Raises HostOperand for that, RuntimeError for
         one that is written."""
-        if t.device.type == "hpu":
-            raise NotRecorded("its memory is a part of another storage")
         if written or t.device.type != "cpu":
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"

@@ -30,10 +30,11 @@ class Inputs:
         self.blocks.append(block)
         return (-1, block.place, block.shape, block.dtype)
 
-    def part(self, t: torch.Tensor, block: Block) -> Operand | None:
-        """A view as it stands in an entry, whose part of a block is an input by itself; None where it is none."""
+    def part(self, t: torch.Tensor, offset: int, block: Block) -> Operand | None:
+        """A view as it stands in an entry, whose part of a block is an input by itself; None where it is none. offset:
+        of the view in the block, in elements."""
         size = block.dtype.itemsize
-        geometry = tuple(t.shape), t.stride(), t.storage_offset()
+        geometry = tuple(t.shape), t.stride(), offset
         found = part(block.size // size, geometry) if t.numel() else None
         if found is None:
             return None

@@ -58,6 +58,10 @@ class NotRecorded(Exception):
     """A call that no program can have; it has CPU kernels. The message says why."""
 
 
+class Unsettled(Exception):
+    """A call reads or writes memory as another type than what is recorded does, which has to run first."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read

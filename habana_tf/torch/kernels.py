@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from habana_tf.torch import attention, fallback, lists, masks, out_forms, own_ke
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.deterministic import filled
-from habana_tf.torch.element_types import DLPACK
+from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.fused import Fused
 from habana_tf.torch.kernel import Kernel, NotRecorded, overload_of
 from habana_tf.torch.ops.table import rows
@@ -183,7 +184,8 @@ class Kernels:
         turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg()
         if source.device.type == "hpu" and target.device.type == "hpu" and not turned:
             if not _same_elements(source, target):  # as of `x[i] += 1`, which writes x[i] into itself
-                self._recorded(self._copy, target, source)
+                bytes_ = source.dtype is torch.uint8 and target.dtype is torch.uint8
+                self._recorded(self._copy, *(self._as_held(target, source) if bytes_ else (target, source)))
         elif self.recorder.unrun is not None:
             self.recorder.unrun.copied(source, target)
         elif target.device.type == "hpu":
@@ -198,6 +200,21 @@ class Kernels:
             with told.copied(EventKind.FROM_CARD, taken.nbytes):
                 fallback.copy(taken, target)
         return target
+
+    def _as_held(self, target: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two tensors of bytes, of which one is copied to the other, as the elements that the source's storage holds,
+        where they are all of their storages: `copy.deepcopy` copies storages."""
+        memory = self.recorder.memory
+        held, to = memory.of(source), memory.of(target)
+        size = math.prod(held.shape) * held.dtype.itemsize
+        alike = size == held.size == to.size == source.numel() == target.numel()
+        if not alike or PRIMITIVE.get(held.dtype) not in COMPUTED or held.dtype is torch.uint8:
+            return target, source
+        strides = contiguous_strides(held.shape)
+        made = [torch.empty(0, dtype=held.dtype, device="hpu") for _ in range(2)]
+        for t, each in zip(made, (target, source), strict=True):
+            t.set_(each.untyped_storage(), 0, held.shape, strides)
+        return made[0], made[1]
 
     def _equal(self, x: torch.Tensor, y: torch.Tensor) -> bool:
         if x.device != y.device:

@@ -34,7 +34,7 @@ from habana_tf.torch.entries import Entries
 from habana_tf.torch.first_call import step_of
 from habana_tf.torch.graphs_of_step import Graphs, Kind
 from habana_tf.torch.host_operands import HostOperand, on_card
-from habana_tf.torch.kernel import MOST_NUMBERS, Drawn, Kernel, NotRecorded, tensor_at
+from habana_tf.torch.kernel import MOST_NUMBERS, Drawn, Kernel, NotRecorded, Unsettled, tensor_at
 from habana_tf.torch.launch import Launch, Watched, aligned
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Block, Memory, Shape
@@ -70,9 +70,10 @@ class Recorder(Entries):
 
     # -- recording ----------------------------------------------------------------------------------------
 
-    def record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], settled: bool = False) -> Any:
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
-        for a call that no program can have, and what PyTorch raises for wrong arguments."""
+        for a call that no program can have, and what PyTorch raises for wrong arguments. settled: whether it is tried
+        again, on memory that has what it is to hold."""
         with self.lock:
             self.begin()
             before, marks = self._step, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
@@ -88,7 +89,15 @@ class Recorder(Entries):
             except HostOperand:
                 self._step = before
                 self._undo(*marks)
-                return self.record(kernel, *on_card(str(kernel.overload), args, kwargs))
+                return self.record(kernel, *on_card(str(kernel.overload), args, kwargs), settled)
+            except Unsettled:
+                self._step = before
+                self._undo(*marks)
+                if settled:
+                    raise NotRecorded("two of its arguments view the same memory as different types") from None
+                self.flush()
+                self.host_uses += 1  # what was recorded ends here, as before a look at memory
+                return self.record(kernel, args, kwargs, True)
             except BaseException:
                 self._step = before
                 self._undo(*marks)

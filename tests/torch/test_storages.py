@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +13,9 @@ from tests.torch.child import HAS_TORCH, on_device
 
 if HAS_TORCH:
     import torch
+
+    from habana_tf.resolver import placements
+    from habana_tf.torch.device import load
 
 
 def _set(storage: Any, key: Any, value: int) -> list[int]:
@@ -113,3 +119,93 @@ def test_new_memory_is_filled_in_deterministic_mode() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
         torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+def _ema(x: torch.Tensor) -> list[Any]:
+    model = torch.nn.Linear(4, 2).to(x.device)
+    with torch.no_grad():
+        model.weight.copy_(x[:2]), model.bias.copy_(x[2, :2])
+        average = copy.deepcopy(model)
+        for _ in range(2):
+            for p, q in zip(model.parameters(), average.parameters(), strict=True):
+                p.sub_(0.5)
+                q.mul_(0.9).add_(p, alpha=0.1)
+    return [*model.parameters(), *average.parameters()]
+
+
+def _again(x: torch.Tensor) -> torch.Tensor:
+    file = io.BytesIO()
+    torch.save(x, file)
+    file.seek(0)
+    made: torch.Tensor = torch.load(file)
+    return made
+
+
+def _bits(x: torch.Tensor) -> list[Any]:
+    y = x + 1
+    bits = y.view(torch.int32)
+    bits += 1 << 20
+    return [y * 2, bits, y.view(torch.int16) & 7, x.view(torch.int32).abs_(), x]
+
+
+def _in_part(x: torch.Tensor) -> list[Any]:
+    x = x.clone()
+    part = torch.empty(0, device=x.device).set_(x.untyped_storage()[8:24])
+    x += 1
+    part.mul_(3)
+    return [x, part + part, part[1:] - x[0, :3], part.sum(), torch.cat([part, x[1]])]
+
+
+COPIED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a copy is written": lambda x: copy.deepcopy(x).mul_(0.5),
+    "both are written": lambda x: [y := copy.deepcopy(x), x.add_(1), y.add_(2)],
+    "of what is computed": lambda x: [y := x * 2, copy.deepcopy(y.detach()).sub_(1), y],
+    "of a view": lambda x: copy.deepcopy(x.t()[1:]).mul_(2),
+    "of a shared storage": lambda x: [z.mul_(2) for z in copy.deepcopy([x, x[1:], x.view(-1)[3:5]])],
+    "of a copy": lambda x: copy.deepcopy(copy.deepcopy(x).add_(1)).add_(1),
+    "an average of parameters": _ema,
+    "a storage": lambda x: torch.empty(0, device=x.device).set_(x.untyped_storage().clone(), 0, (4, 3), (1, 4)).add_(1),
+    "a typed storage": lambda x: torch.empty(0, device=x.device).set_(x.storage().clone()).add_(1),
+    "a storage that is copied to": lambda x: [y := x + 1, y.untyped_storage().copy_(x.untyped_storage()), y.mul_(2)],
+    "bytes of a storage": lambda x: (
+        torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage().clone()).bitwise_xor_(1)
+    ),
+    "set": lambda x: [y := torch.empty(0, device=x.device).set_(x + 1), y.mul_(2)],
+    "saved and loaded": lambda x: _again(x * 2).add_(1),
+    "pickled": lambda x: pickle.loads(pickle.dumps(x + 1)).mul_(2),
+    "other types": _bits,
+    "part of a storage": _in_part,
+    "of whole numbers": lambda x: copy.deepcopy(x.to(torch.int64)).add_(1),
+    "of bfloat16": lambda x: copy.deepcopy(x.bfloat16()).add_(1),
+    "of booleans": lambda x: copy.deepcopy(x > 2).logical_not_(),
+}
+
+
+@on_device()
+def test_what_is_copied_is_written_on_the_card() -> None:
+    warnings.simplefilter("ignore")
+    placements.reset()
+    for name, case in COPIED.items():
+        expected, got = (case(torch.arange(12.0).view(3, 4).to(d)) for d in ("cpu", "hpu"))
+        for one, other in zip(*((x if isinstance(x, list) else [x]) for x in (expected, got)), strict=True):
+            if isinstance(one, torch.Tensor):
+                assert other.device.type == "hpu" and torch.equal(one, other.cpu()), f"{name}: {other} for {one}"
+        assert not placements.placements().cpu, f"{name}: {placements.placements().cpu}"
+
+
+@on_device(modes=("lazy",))
+def test_a_copy_and_its_first_use_are_one_program() -> None:
+    x = torch.ones(5).to("hpu")
+    before = load().recorder.programs
+    copy.deepcopy(x).mul_(2).tolist()
+    assert load().recorder.programs == before + 1
+
+
+@on_device(modes=("eager",))
+def test_a_compiled_function_of_slices_of_storages_reads_each_where_it_is() -> None:
+    x = torch.arange(12.0).to("hpu")
+    doubled = torch.compile(lambda part: part * 2, backend="hpu_backend")
+    for first in (2, 4, 2, 6):
+        part = torch.empty(0, device="hpu").set_(x.untyped_storage()[4 * first : 4 * first + 8])
+        assert doubled(part).tolist() == [2 * first, 2 * first + 2]
+        assert doubled(x[:2]).tolist() == [0, 2]
