@@ -133,10 +133,18 @@ def ranged(
     return _guessed(ranges, request, computed, earlier, met, goal, walked)
 
 
+def known_range(request: Request, met: Signature, goal: Target) -> RangeRecipe | None:
+    """The recipe for a range of an op by itself that takes what it met; None where there is none so far."""
+    if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
+        return None
+    computed = request.cluster.computed()
+    return _taken(ranges_of(json.dumps(computed)), request, computed, met, goal)
+
+
 def ranged_alone(
     request: Request, program: Program, met: Signature, goal: Target
 ) -> tuple[RangeRecipe | None, list[Signature]]:
-    """The recipe for a range that takes what an op by itself met; None where it gets one for just this, and the
+    """The recipe for a new range that takes what an op by itself met; None where it gets one for just this, and the
     signatures for which it got one before.
 
     An op stands in many places of a program, so that some shapes of it are no sign of sizes that change: the first
@@ -144,10 +152,7 @@ def ranged_alone(
     """
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, []
-    computed = request.cluster.computed()
-    ranges = ranges_of(json.dumps(computed))
-    if (found := _taken(ranges, request, computed, met, goal)) is not None:
-        return found, []
+    ranges = ranges_of(json.dumps(computed := request.cluster.computed()))
     own, known = ranges.alone, request.cluster.earlier
     variables = [k for k, a in enumerate(request.cluster.inputs) if a.variable and not known]
     earlier = kin(met, [*known, *own], variables)

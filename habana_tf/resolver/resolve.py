@@ -27,7 +27,7 @@ from habana_tf.resolver.fallback import FallbackForbidden, interpreted, otherwis
 from habana_tf.resolver.input_origins import origins
 from habana_tf.resolver.keys import program_key, recipe_key
 from habana_tf.resolver.one_op import one_op
-from habana_tf.resolver.ranged import ranged, ranged_alone
+from habana_tf.resolver.ranged import known_range, ranged, ranged_alone
 from habana_tf.resolver.recipes import CompileForbidden, StaleRecipe, bind_recipe, recipe_of, recipe_of_program
 from habana_tf.resolver.recompilations import Met, history, record, record_one_op
 from habana_tf.resolver.request import Request, TensorMet
@@ -124,9 +124,12 @@ def _one_op(request: Request, goal: Target) -> _Resolved:
     def resolved(bound: Bound, how: str, recipe: Recipe | None = None, dims: Sequence[int] = ()) -> _Resolved:
         return _Resolved(bound, how, lambda took: record_one_op(request.cluster.nodes[0].op, how), recipe, dims)
 
+    met = Signature.of(request.shapes, request.values)
     try:
+        if (known := known_range(request, met, goal)) is not None:  # for which nothing has to be lowered
+            recipe, how, dims = known
+            return resolved(bind_recipe(recipe, dims, None, request, goal), how, recipe, dims)
         form = one_op(request, goal)
-        met = Signature.of(request.shapes, request.values)
         found, own = ranged_alone(request, form.program, met, goal) if not form.dims else (None, [])
         if found is not None:
             recipe, how, dims = found

@@ -30,7 +30,10 @@ class Recordings:
         self._known: deque[tuple[Recording, Counter[str]]] = deque(maxlen=MOST)
 
     def because(self, new: Recording) -> str:
-        """How a recording differs from the nearest earlier one; empty where none is near. It is remembered."""
+        """How a recording differs from the nearest earlier one; empty where none is near, and for one op by itself, of
+        which eager mode has many. Others are remembered."""
+        if len(new.ops) < 2:
+            return ""
         ops = Counter(op[0] for op in new.ops)
         with self._lock:
             known = list(self._known)
@@ -40,7 +43,7 @@ class Recordings:
             common = (ops & counts).total() / max(ops.total(), counts.total())
             if common > best or (found is None and common == best):
                 found, best = old, common
-        return "" if found is None or len(new.ops) < 2 else difference(found, new)
+        return "" if found is None else difference(found, new)
 
 
 def difference(old: Recording, new: Recording) -> str:

@@ -12,12 +12,12 @@ import torch
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.dtypes import DType, from_label
-from habana_tf.torch import number_forms, scopes, taken, views
+from habana_tf.torch import meta, number_forms, scopes, taken, views
 from habana_tf.torch.cluster import Argument, Result, Target, op_of
 from habana_tf.torch.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.kernel import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Part, Where, tensor_at
 from habana_tf.torch.layouts import SinkingBuilder
-from habana_tf.torch.meta import tensors, to_meta
+from habana_tf.torch.meta import tensors
 from habana_tf.torch.step import Step
 from habana_tf.torch.storage import Memory
 from habana_tf.torch.strides import contiguous_strides, format_of, order_of_strides
@@ -63,7 +63,7 @@ class _Filling:
         args, kwargs = kernel.on_others(self.args, self.kwargs)
         stock = number_forms.taking_numbers(kernel.stock, args, kwargs)
         try:
-            made = stock(*to_meta(args), **to_meta(kwargs))
+            made = meta.results(stock, args, kwargs)
         except NotImplementedError as why:
             if torch.Tag.data_dependent_output in kernel.stock.tags or _MASKED in str(why):
                 raise NotRecorded("the shape of its result depends on values") from None

@@ -10,11 +10,14 @@ kernel is called on tensors of its own:
 
 Zeros may be refused for their values (a divisor, weights to draw by); ones are tried then. What only the true values
 tell is looked at when the program runs (`ops.row.Call.in_range`).
+
+A call is not asked about where one was taken before that differs in long lengths only, with the same ones equal and the
+same ones longer: a cache that grows by a row has new lengths at each call, and meta kernels have looked at those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +33,7 @@ _NO_KERNEL = "Could not run"
 """How PyTorch begins to say that the CPU has no kernel of an overload."""
 _MOST = 1 << 14
 _taken: set[Any] = set()
-"""Calls that were found right, by what decides it."""
+"""What decides whether a call is right (`_Call.known`), of those that were."""
 
 
 def check(
@@ -54,7 +57,8 @@ def check(
 
 
 class _Call:
-    """A call with arguments of the CPU in place of its own. known: what decides whether it is right."""
+    """A call with arguments of the CPU in place of its own. long: lengths that may be shortened, and to what; known:
+    what decides whether it is right."""
 
     def __init__(self, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], mixed: bool) -> None:
         self.overload, self.args, self.kwargs, self.mixed = overload, args, kwargs, mixed
@@ -67,17 +71,24 @@ class _Call:
                 span[:] = min(span[0], first * size), max(span[1], (first + _span(t)) * size)
         self.spans = spans
         self.shared = len(spans) < sum(t.numel() > 0 for t in self.given)
-        self.known = (overload, self._described(args), self._described(kwargs))
+        self.long = {} if self.shared else _shortened({n for t in self.given for n in t.shape})
+        self.known = (overload, mixed, self._described(args), self._described(kwargs))
 
     def _described(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
+            shape, strides = value.shape, value.stride()
+            if not self.shared:  # of strides whether they are those of a new tensor, and which axes are expanded
+                lengths = tuple(self.long.get(n, n) for n in shape)
+                return (lengths, value.dtype, value.is_contiguous() or tuple(s == 0 for s in strides))
             storage = value.untyped_storage().data_ptr()
-            where = (list(self.spans).index(storage), value.storage_offset()) if self.shared and value.numel() else ()
-            return (tuple(value.shape), value.stride(), value.dtype, *where)
+            where = (list(self.spans).index(storage), value.storage_offset()) if value.numel() else ()
+            return (tuple(shape), strides, value.dtype, *where)
         if isinstance(value, (list, tuple)):
             return tuple(map(self._described, value))
         if isinstance(value, dict):
             return tuple((name, self._described(x)) for name, x in value.items())
+        if type(value) is int and value in self.long:
+            return ("length", self.long[value])
         return (type(value), repr(value) if isinstance(value, float) else value)
 
     def lengths(self, results: Sequence[Any]) -> Iterator[dict[int, int]]:
@@ -85,8 +96,7 @@ class _Call:
         if not self.shared and sum(t.numel() for t in (*self.given, *tensors(list(results)))) > SMALL:
             inner = {n for t in self.given for n in t.shape[2:]}
             for kept in (set(), inner):  # images need theirs in a backward pass: sizes there follow from each other
-                long = sorted({n for t in self.given for n in t.shape if n > _KEPT} - kept)
-                yield {n: _KEPT + 1 + k for k, n in enumerate(long)}
+                yield _shortened(self.long.keys() - kept)
         yield {}
 
     def refusal(self, lengths: dict[int, int]) -> Exception | None:
@@ -139,6 +149,11 @@ class _Call:
         if fill:
             flat.fill_(fill)
         return flat.as_strided(shape, strides, t.storage_offset() - first // t.element_size())
+
+
+def _shortened(lengths: Collection[int]) -> dict[int, int]:
+    """Short lengths for long ones, in their order."""
+    return {n: _KEPT + 1 + k for k, n in enumerate(sorted(n for n in lengths if n > _KEPT))}
 
 
 def _span(t: torch.Tensor) -> int:
