@@ -157,7 +157,14 @@ class _Host:
     def _to_device(self, made: Any) -> Any:
         if isinstance(made, torch.Tensor):
             twin = self.twins.get(id(made))
-            return twin[0] if twin is not None else to_device(self.recorder, made)
+            if twin is not None:
+                return twin[0]
+            if made.layout is not torch.strided or made.is_quantized:
+                kind = "quantized" if made.is_quantized else str(made.layout).removeprefix("torch.")
+                raise NotImplementedError(
+                    f"HPU has no {kind} tensors, which {self.schema.name} makes: call it on a tensor of the CPU"
+                )
+            return to_device(self.recorder, made)
         if isinstance(made, (list, tuple)):
             return type(made)(self._to_device(x) for x in made)
         return made

@@ -69,6 +69,8 @@ class Block:
 
     def viewed(self, t: torch.Tensor) -> torch.Tensor:
         """A tensor of the CPU on the memory of one that is here."""
+        if t.dtype not in DLPACK:  # a view of another type is PyTorch's own making
+            raise TypeError(f"HPU has no tensors of {t.dtype}")
         code, bits = DLPACK[t.dtype]
         capsule = _bridge.lend(t.data_ptr(), _HOST, code, bits, t.shape, t.stride(), False)
         made: torch.Tensor = torch._C._from_dlpack(capsule)

@@ -186,6 +186,29 @@ def test_wrong_arguments_are_refused_as_on_the_cpu_and_change_nothing() -> None:
 
 
 @on_device()
+def test_layouts_and_types_that_are_not_there_are_refused_by_their_names() -> None:
+    x = torch.ones(2, 2).to("hpu")
+    one, zero = torch.ones(2).to("hpu"), torch.zeros(2).to("hpu")
+    for kind, make in (
+        ("sparse_coo", lambda: x.to_sparse()),
+        ("sparse_csr", lambda: x.to_sparse_csr()),
+        ("sparse_bsr", lambda: x.to_sparse_bsr((1, 1))),
+        ("_mkldnn", lambda: x.to_mkldnn()),
+        ("quantized", lambda: torch.quantize_per_tensor(x, 1.0, 0, torch.qint8)),
+        ("quantized", lambda: torch.quantize_per_channel(x, one, zero, 0, torch.qint8)),
+        ("torch.float8_e4m3fn", lambda: x.to(torch.float8_e4m3fn)),
+        ("torch.float8_e5m2", lambda: x.view(torch.float8_e5m2).cpu()),
+        ("torch.bits8", lambda: torch.empty(2, dtype=torch.bits8, device="hpu")),
+    ):
+        try:
+            make()
+            raise SystemError("no error")
+        except (NotImplementedError, TypeError) as error:
+            assert f"HPU has no {kind} tensors" in str(error) or f"HPU has no tensors of {kind}" in str(error), error
+    assert x.sum().item() == 4
+
+
+@on_device()
 def test_print_deepcopy_save_and_load() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     model = torch.nn.Linear(3, 2).to("hpu")
