@@ -201,11 +201,11 @@ def _samples(op: Any, dtype: torch.dtype, every: int, most: int) -> Iterator[Any
     yield from kept[::every][:most]
 
 
-def some(part: int, parts: int, dtype: torch.dtype, most: int) -> Outcome:
-    """Runs one of `parts` parts of all ops."""
+def some(part: int, parts: int, dtype: torch.dtype, most: int, ops: Sequence[str] = ()) -> Outcome:
+    """Runs one of `parts` parts of all ops, or of those that are named."""
     total = Outcome()
     for name in named(part, parts, dtype):
-        if skipped(name, dtype):
+        if skipped(name, dtype) or ops and name not in ops:
             continue
         made = run(name, dtype, most=most)
         made.failures = [f"{name} {each}" for each in made.failures]

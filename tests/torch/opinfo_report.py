@@ -5,13 +5,18 @@
 writes that part of the page anew, after running them all (minutes of processor time), and fails where a sample does, or
 where a row of the table is reached by no test. Its counts are those of the release of PyTorch that is installed, which
 the page names.
+
+    python tests/torch/opinfo_report.py --ops frac nn.functional.relu
+
+runs the samples of these ops only, and writes nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -76,15 +81,15 @@ def table(found: Mapping[str, Outcome], reached: int) -> str:
     return said + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def measure() -> tuple[dict[str, Outcome], set[str]]:
-    """Runs all samples. Returns what came of them by way, and the rows that their programs have."""
+def measure(ops: Sequence[str] = ()) -> tuple[dict[str, Outcome], set[str]]:
+    """Runs all samples, or those of some ops. Returns what came of them by way, and the rows that their programs have."""
     from habana_tf.torch import device
 
     recorder, found = device.load().recorder, {}
     for way, (dtype, lazy) in WAYS.items():
         recorder.flush()
         recorder.lazy = lazy
-        found[way] = opinfo.some(0, 1, dtype, MOST)
+        found[way] = opinfo.some(0, 1, dtype, MOST, ops)
         for each in found[way].failures:
             print(f"{way}: {each}", file=sys.stderr)
     return found, set(placements.placements().ops) & set(rows())
@@ -96,12 +101,22 @@ def documented() -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs PyTorch's own samples of ops on the device and on the CPU.")
+    parser.add_argument("--ops", nargs="+", metavar="OP", help="these ops only, by PyTorch's names for them")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/torch.md anew")
+    asked = parser.parse_args()
+    if asked.ops:
+        if unknown := sorted({*asked.ops} - {*opinfo.OPS}):
+            parser.error(f"PyTorch has no samples of {', '.join(unknown)}")
+        found, reached = measure(asked.ops)
+        print(table(found, len(reached)).partition("\n\n")[2])
+        sys.exit(any(each.failures for each in found.values()))
     found, reached = measure()
     made = f"{table(found, len(reached))}\n{totals()}"
     print(made)
     untried = sorted({*rows()} - reached - {*by_row.SAMPLES} - {*by_row.ELSEWHERE})
     print("rows with samples of both:", *sorted(reached & {*by_row.SAMPLES}))
-    if "--write" in sys.argv:
+    if asked.write:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{rest.partition(END)[2]}")
     sys.exit(f"no test reaches {', '.join(untried)}" if untried else any(each.failures for each in found.values()))

@@ -59,6 +59,14 @@ def exp2(c: Call, x: Operand) -> Node:
     return Term(c.b, c.b.const(2.0, t.node.dtype)).pow(t).node
 
 
+@overload("angle")
+def angle(c: Call, x: Operand) -> Node:
+    """Pi for negative numbers, 0 for others; NaN of NaN."""
+    t = c.term(x)
+    pi, zero = (Term(c.b, c.b.const(n, t.node.dtype)) for n in (math.pi, 0.0))
+    return t.test("lt", 0.0).where(pi, t.test("ge", 0.0).where(zero, t)).node
+
+
 @overload(*both("frac"), floats=True)
 def fraction(c: Call, x: Operand) -> Node:
     t = c.term(x)
