@@ -30,8 +30,8 @@ from tests.versions import KERAS_3, needs_horovod
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/guides/several-cards.md", "docs/guides/cards.md")
 PROGRAMS = (
-    "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/", "build/fuzz/",
-    "export", "HABANA_", "HOROVOD_", "TF_",
+    "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/", ".venv-torch/bin/",
+    "build/fuzz/", "export", "HABANA_", "HOROVOD_", "TF_",
 )  # fmt: skip
 
 LATER = {
@@ -59,6 +59,11 @@ NEVER = {
     "make test-latest": "all tests again; CI runs it",
     "make docs-torch": "minutes, in an environment of its own; tests/torch/test_opinfo.py compares what needs no run",
     "make test-torch-all": "minutes, in an environment of its own",
+    "make .venv-torch/.installed": "makes that environment, for make test-torch",
+    ".venv-torch/bin/python tests/torch/opinfo_report.py --ops frac": "tests/torch/test_documents.py does it",
+    '.venv-torch/bin/python -c "\nimport torch, habana_frameworks.torch\n'
+    "print(torch.randn(4, device='hpu').frac())\"": "tests/torch/test_documents.py does it",
+    'python -c "import torch; print(torch.ops.aten.frac.default._schema)"': "wants PyTorch, as the two before",
     "make test-torch": "an environment and tests of its own; CI runs it",
     "make test-networks": "hours; CI runs a quarter each day",
     "make test-all": "this test is in it",
@@ -231,7 +236,8 @@ def test_a_block_of_python(document: str, block: str, folder: Path) -> None:
         (folder / "program.py").write_text(block)
         assert "HPU placement" in shell("python program.py", folder)
         return
-    sources = [*ROOT.glob("habana_tf/lowering/*.py"), *ROOT.glob("tests/lowering/*.py")]
+    folders = "habana_tf/lowering", "habana_tf/torch/ops", "tests/lowering"
+    sources = [path for each in folders for path in (ROOT / each).glob("*.py")]
     texts = (re.sub(r": Any(?=[,)])| -> None(?=:)", "", path.read_text()) for path in sources)
     assert any(block.strip() in text for text in texts), block
 

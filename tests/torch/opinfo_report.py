@@ -82,7 +82,7 @@ def table(found: Mapping[str, Outcome], reached: int) -> str:
 
 
 def measure(ops: Sequence[str] = ()) -> tuple[dict[str, Outcome], set[str]]:
-    """Runs all samples, or those of some ops. Returns what came of them by way, and the rows that their programs have."""
+    """Runs all samples, or those of some ops. Returns what came of them by way, and the rows of their programs."""
     from habana_tf.torch import device
 
     recorder, found = device.load().recorder, {}
