@@ -7,11 +7,11 @@ what never changed stays a number, what changed becomes a symbolic extent:
     labels [64]          -> [29]                 labels [s0]
     dims = [64, 10]      -> [29, 10]             dims = [s0, 10]
 
-Numbers that changed alike are one symbol, as are a multiple of another, one at a constant distance, and a multiple of
-the product of two. That is a guess
-from few signatures, and it is checked: `SizeRange.dims` takes a later signature only where every number agrees, and a
-cluster that needs two sizes to be equal is refused when it is lowered over different symbols. Then other guesses are
-tried: that a size is what a stride leaves of another, (s0 + k) // stride (see `guesses`).
+Numbers that changed alike are one symbol, as are a multiple of another, one at a constant distance, a multiple of that,
+and a multiple of the product of two. That is a guess from few signatures, and it is checked: `SizeRange.dims` takes a
+later signature only where every number agrees, and a cluster that needs two sizes to be equal is refused when it is
+lowered over different symbols. Then other guesses are tried: that a size is what a stride leaves of another,
+(s0 + k) // stride (see `guesses`).
 
 Sizes of 0, and negative numbers in values, are never symbols: what they mean is another computation. Nor are the sizes
 of variables: where they differ there are two models of the same ops, a layer of 8 units and one of 9, and a range over
@@ -21,7 +21,7 @@ same (see `kin`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -166,6 +166,8 @@ def generalize(met: Sequence[Signature], sums: bool = False) -> SizeRange | None
     homes: list[int] = []
     for column_ in sorted(sizes, key=lambda c: (min(c), sizes.index(c))):
         related = _related(column_, homes, columns)
+        if related is None:
+            related = _multiple(column_, known)
         if related is None and sums:
             related = _sum(column_, homes, columns)
         if related is None:
@@ -195,6 +197,15 @@ def _sum(column: tuple[int, ...], homes: list[int], columns: Sequence[tuple[Numb
         distances = {n - m for n, m in zip(column, numbers, strict=True)}
         if len(distances) == 1:
             return ext.add(e, distances.pop())
+    return None
+
+
+def _multiple(column: tuple[int, ...], known: Mapping[tuple[Number, ...], Extent]) -> Extent | None:
+    """A size as a multiple of one that is known already: rows of all steps, 3 * (s0 + 1), where s0 is a step less."""
+    for numbers, e in known.items():
+        factors = {n / m for n, m in zip(column, numbers, strict=True) if isinstance(m, int)}
+        if len(factors) == 1 and (factor := factors.pop()).is_integer():
+            return ext.mul(e, int(factor))
     return None
 
 

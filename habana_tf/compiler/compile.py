@@ -96,7 +96,7 @@ class _CallList:
     _hoisted: dict[int, dict[int, int]] = field(default_factory=dict)
     """By the number of a kernel: the buffers of temporaries that were hoisted out of its loop."""
 
-    def add(self, plan: Schedule, times: int = 1) -> None:
+    def add(self, plan: Schedule, times: Extent = 1) -> None:
         """Adds the calls of a schedule's kernels, which run `times` times per launch."""
         for kernel in plan.kernels:
             if isinstance(kernel, Repeated):
@@ -116,7 +116,7 @@ class _CallList:
         self.layout.used([c.buffer for c in checks], max(0, len(self.calls) - 1))
         return checks
 
-    def _kernel(self, code: Code, kernel: Body, times: int) -> None:
+    def _kernel(self, code: Code, kernel: Body, times: Extent) -> None:
         first = len(self.calls)
         early = self._hoisted.pop(self._kernel_number, {})
         temps = [early[k] if k in early else self.layout.temporary(n) for k, n in enumerate(code.temps)]
@@ -147,7 +147,7 @@ class _CallList:
         self.layout.used(numbers, len(self.calls))
         return numbers
 
-    def _hoist(self, plan: Schedule, times: int) -> list[int]:
+    def _hoist(self, plan: Schedule, times: Extent) -> list[int]:
         """Hoists loop-invariant calls of a loop's kernels; gives the buffers of their results."""
         made: list[int] = []
         at = self._kernel_number
@@ -173,7 +173,7 @@ class _CallList:
             at += 1
         return made
 
-    def _loop(self, kernel: Repeated, times: int) -> None:
+    def _loop(self, kernel: Repeated, times: Extent) -> None:
         """Adds a loop. Its buffers are live from its first call to its last."""
         loop, body, layout = kernel.loop, kernel.program, self.layout
         outer = [layout.number(n) for n in kernel.sources]
@@ -212,7 +212,7 @@ class _CallList:
                 windows.append(self._window(inner, results[k], rows, loop.blocks))
             else:  # unused
                 layout.assign(inner, layout.temporary(inner.nbytes))
-        self.add(kernel.plan, times * loop.trips * loop.blocks)
+        self.add(kernel.plan, ext.product([times, loop.trips, loop.blocks]))
         calls = first, max(first, len(self.calls) - 1)
         for call in calls:
             layout.used([*outer, *results.values(), *held], call)

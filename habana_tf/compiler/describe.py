@@ -32,7 +32,7 @@ from habana_tf.ir.primitives import Node, Op, Shape
 _NO_ARITHMETIC = frozenset({"cast", "bitcast", "select", "stored"})
 
 
-def describe(body: Body, times: int = 1) -> dict[str, Any]:
+def describe(body: Body, times: Extent = 1) -> dict[str, Any]:
     """The row, as JSON data, of a kernel that runs `times` times per launch."""
     core, reduces = body.core, [r.node for r in body.reductions]
     fused = Counter([*(v.fn for v in body.values if isinstance(v, Apply)), *(n.arg[0] for n in reduces)])
@@ -47,12 +47,12 @@ def describe(body: Body, times: int = 1) -> dict[str, Any]:
         "outputs": len(body.outputs),
         "flops": _plain(ext.mul(flops(body), times)),
         "bytes": _plain(ext.mul(touched(body), times)),
-        **({} if times == 1 else {"times": times}),
+        **({} if times == 1 else {"times": _plain(times)}),
         **({} if core is None or core.origin < 0 else {"core": core.origin}),
     }
 
 
-def describe_copy(body: Body, source: Node, times: int) -> dict[str, Any]:
+def describe_copy(body: Body, source: Node, times: Extent) -> dict[str, Any]:
     """The row of the packing of a loop-invariant operand, which is hoisted out of the loop."""
     nbytes = ext.mul(source.numel, 2 * source.dtype.bytes)
     return {
@@ -64,7 +64,7 @@ def describe_copy(body: Body, source: Node, times: int) -> dict[str, Any]:
         "outputs": 1,
         "flops": 0,
         "bytes": _plain(ext.mul(nbytes, times)),
-        **({} if times == 1 else {"times": times}),
+        **({} if times == 1 else {"times": _plain(times)}),
     }
 
 

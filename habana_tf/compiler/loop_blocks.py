@@ -57,7 +57,7 @@ def _blocked(loop: Loop) -> tuple[Loop, tuple[int, ...]]:
         return (loop if body.outputs == loop.body.outputs else replace(loop, body=body)), as_it_is
     rows = _common_rows(loop)
     size = _block(rows)
-    if loop.trips < 2 or rows is None or size is None:
+    if loop.trips in (0, 1) or rows is None or size is None:
         return loop, as_it_is
     if not all(isinstance(n, int) for node in nodes for n in node.shape):
         return loop, as_it_is

@@ -39,8 +39,8 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
         "conditions": [pack_extent(n) for n in recipe.conditions],
         "loops": [
             [
-                x.first, x.calls, x.trips, [[k, *map(pack_extent, places)] for k, *places in x.windows], x.carried,
-                x.blocks,
+                x.first, x.calls, pack_extent(x.trips),
+                [[k, *map(pack_extent, places)] for k, *places in x.windows], x.carried, x.blocks,
             ]
             for x in recipe.loops
         ],
@@ -101,7 +101,7 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
         conditions=tuple(n for n in map(unpack_extent, plan["conditions"]) if isinstance(n, ext.Expr)),
         loops=[
             LoopCalls(
-                first, calls, trips,
+                first, calls, unpack_extent(trips),
                 tuple((k, unpack_extent(a), unpack_extent(b), unpack_extent(c)) for k, a, b, c in windows),
                 tuple((now, then, source, target) for now, then, source, target in carried), blocks,
             )

@@ -79,7 +79,7 @@ class LoopCalls:
 
     first: int
     calls: int
-    trips: int
+    trips: Extent
     windows: tuple[tuple[int, Extent, Extent, Extent], ...] = ()
     carried: tuple[tuple[int, int, int, int], ...] = ()
     blocks: int = 1
@@ -209,7 +209,7 @@ def bind(
             (k, ext.evaluate(start, numbers), ext.evaluate(step, numbers), ext.evaluate(block, numbers))
             for k, start, step, block in x.windows
         ]
-        loops.append((x.first, x.calls, x.trips, windows, list(x.carried), x.blocks))
+        loops.append((x.first, x.calls, ext.evaluate(x.trips, numbers), windows, list(x.carried), x.blocks))
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
         recipe.name, calls, buffers, outputs, total, states, recipe.copies, data, bound_to, loops,

@@ -108,7 +108,7 @@ def _whole(recipe: Recipe, buffer: int) -> int:
 def _wrong_loop(recipe: Recipe, loop: LoopCalls) -> str | None:
     if loop.first < 0 or loop.calls < 0 or loop.first + loop.calls > len(recipe.calls):
         return "has calls that are not there"
-    if not 0 <= loop.trips <= ext.LARGEST or not 1 <= loop.blocks <= ext.LARGEST:
+    if isinstance(loop.trips, int) and not 0 <= loop.trips <= ext.LARGEST or not 1 <= loop.blocks <= ext.LARGEST:
         return f"has {loop.blocks} blocks of {loop.trips} iterations"
     count = len(recipe.buffers)
     for k, *_ in loop.windows:

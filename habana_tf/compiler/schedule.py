@@ -117,7 +117,7 @@ def _repeated(node: Node, nodes: list[Node], rounding: int) -> Repeated:
     program = rewrite(loop.body)
     results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
     plan = schedule(program, loop.blocks > 1, rounding)
-    if loop.trips >= COPIED_TRIPS:
+    if not isinstance(loop.trips, int) or loop.trips >= COPIED_TRIPS:
         _mark_invariant(plan, {n for k, n in enumerate(program.inputs) if loop.is_shared(k)})
     return Repeated((), core=node, loop=loop, program=program, plan=plan, sources=node.src, results=results)
 

@@ -83,7 +83,8 @@ def _bound(arg: Any, dims: list[int]) -> Any:
     if isinstance(arg, tuple):
         return tuple(_bound(a, dims) for a in arg)
     if isinstance(arg, Loop):
-        return replace(arg, body=bind(arg.body, dims))
+        trips, sliced, stacked = (_bound(x, dims) for x in (arg.trips, arg.sliced, arg.stacked))
+        return replace(arg, trips=trips, body=bind(arg.body, dims), sliced=sliced, stacked=stacked)
     return arg.bound(dims) if isinstance(arg, loop_nest.LoopNest) else arg
 
 

@@ -249,7 +249,7 @@ def with_sources(node: Node, src: tuple[Node, ...]) -> Node:
     return node if all(a is b for a, b in zip(src, node.src, strict=True)) else replace(node, src=src)
 
 
-Rows = tuple[int, int]
+Rows = tuple[Extent, int]
 """(start, step): iteration t uses row start + t * step along a tensor's first axis."""
 
 
@@ -266,7 +266,7 @@ class Loop:
     ones are). The other inputs are shared by all blocks.
     """
 
-    trips: int
+    trips: Extent
     body: Program
     carried: int
     sliced: tuple[Rows, ...] = ()

@@ -62,6 +62,8 @@ class Made:
         for row in rows:
             row["flops"], row["bytes"] = self._number(row["flops"]), self._number(row["bytes"])
             row["shape"] = [self._number(n) for n in row["shape"]]
+            if "times" in row:
+                row["times"] = self._number(row["times"])
         return rows
 
     def hbm(self) -> list[int]:

@@ -53,6 +53,12 @@ def test_multiples_and_neighbours_are_expressions() -> None:
     assert form.dims(met((3, 30), (6, 32))) is None
 
 
+def test_a_multiple_of_a_neighbour_is_an_expression() -> None:
+    form = generalize([met((8, 9), (27, 4)), met((13, 14), (42, 4))])
+    assert shown(form) == ["s0", "s0+1", "3*s0+3", "4"]
+    assert form is not None and form.dims(met((9, 10), (31, 4))) is None
+
+
 def test_a_product_of_two_sizes_is_an_expression() -> None:
     form = generalize([met((7, 33), (231, 16)), met((16, 9), (144, 16)), met((3, 4), (12, 16))])
     assert shown(form) == ["s0", "s1", "s0*s1", "16"]

@@ -29,11 +29,11 @@ def _cell(b: Builder, batch: ext.Extent = 3) -> Program:
     return Program(b.inputs, [b.map("tanh", cell), cell, z, h])
 
 
-def _recurrent(trips: int, rows: Rows = FORWARD, batch: ext.Extent = 3) -> Program:
+def _recurrent(trips: ext.Extent, rows: Rows = FORWARD, batch: ext.Extent = 3) -> Program:
     """The last state, and all outputs."""
-    b = Builder()
-    src = [b.input(s, F32) for s in ((batch, 8), (batch, 8), (5, batch, 5), (5, 8), (8, 8))]
-    loop = Loop(trips, _cell(Builder(), batch), 2, (rows,), ((0, 1), (trips - 1, -1)))
+    b, length = Builder(), 5 if isinstance(trips, int) else trips
+    src = [b.input(s, F32) for s in ((batch, 8), (batch, 8), (length, batch, 5), (5, 8), (8, 8))]
+    loop = Loop(trips, _cell(Builder(), batch), 2, (rows,), ((0, 1), (ext.add(trips, -1), -1)))
     h, c, z, before = b.loop(loop, src)
     return Program(b.inputs, [b.map("neg", h), c, z, before])
 
@@ -70,6 +70,17 @@ def test_as_numpy() -> None:
 
 def test_symbolic_batch() -> None:
     check_range(_recurrent(5, batch=ext.sym(0)), [[2], [7], [1]])
+
+
+@pytest.mark.parametrize("batch", [3, 64, ext.sym(1)])  # of 64 rows there are blocks
+@pytest.mark.parametrize("reverse", [False, True])
+def test_symbolic_length(batch: ext.Extent, reverse: bool) -> None:
+    length = ext.sym(0)
+    program = _recurrent(length, (ext.add(length, -1), -1) if reverse else FORWARD, batch)
+    recipe = check_range(program, [[n, k] for n in (5, 2, 1, 9, 30) for k in (2, 7)], rtol=1e-3, atol=1e-3)
+    _, sections = pack(recipe)
+    assert unpack("again", sections).loops == recipe.loops
+    assert any(row.get("times") not in (None, 1) for row in recipe.kernels)
 
 
 def test_a_loop_in_a_loop() -> None:

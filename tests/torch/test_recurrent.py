@@ -218,3 +218,39 @@ def test_forward_derivatives_and_batches_of_gradients(kind: str) -> None:
     _both(batch)
     zero = torch._efficientzerotensor((2, 3), device="cpu")  # what forward derivatives begin with has no memory
     assert zero.to("hpu").tolist() == torch._efficientzerotensor((2, 3), device="hpu").tolist() == [[0.0] * 3] * 2
+
+
+LENGTHS = (9, 14, 10, 17, 24, 11, 3, 40, 13)
+
+
+def _compiled() -> int:
+    from habana_tf.cache import stats
+
+    return stats().counts().compiled
+
+
+@on_device("LSTM", "GRU")
+def test_lengths_have_one_recipe(kind: str) -> None:
+    """But for the first one: one of steps, of which others differ in their numbers only."""
+    import habana_frameworks.torch.core as htcore
+
+    for options in ({}, {"batch_first": True}, {"bidirectional": True, "num_layers": 2}):
+        torch.manual_seed(3)
+        here = getattr(nn, kind)(7, 6, **options)
+        there = getattr(nn, kind)(7, 6, **options)
+        there.load_state_dict(here.state_dict())
+        there.to("hpu")
+        counts = []
+        for n in LENGTHS:
+            x = torch.randn((3, n, 7) if options.get("batch_first") else (n, 3, 7))
+            made = []
+            for module, given in ((there, x.to("hpu")), (here, x)):
+                module.zero_grad()
+                y, last = module(given.requires_grad_())
+                y.square().sum().backward()
+                htcore.mark_step()
+                made.append([y, *last, given.grad, *(p.grad for p in module.parameters())])
+            counts.append(_compiled())
+            for got, want in zip(*made, strict=True):
+                torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
+        assert counts[-1] == counts[2], (options, counts)

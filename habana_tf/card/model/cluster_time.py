@@ -24,6 +24,7 @@ from habana_tf.card.model.matrix_time import MatrixTime, matrix_time, product
 from habana_tf.card.model.parameters import Parameters
 from habana_tf.card.model.vector_time import vector_seconds
 from habana_tf.hardware.chips import Chip
+from habana_tf.ir.loop_nest import as_number
 from habana_tf.ir.primitives import Loop, Node, Op, Program
 
 
@@ -155,4 +156,5 @@ def _loop(chip: Chip, n: Node, parameters: Parameters) -> tuple[float, int]:
     if which:
         return 0.0, 0
     body = cluster_time(chip, loop.body, frozenset(), parameters)
-    return loop.trips * body.seconds, loop.trips * sum(u.flops for u in body.units)
+    trips = as_number(loop.trips)
+    return trips * body.seconds, trips * sum(u.flops for u in body.units)

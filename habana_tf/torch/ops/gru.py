@@ -59,7 +59,7 @@ def gru_cell_backward(c: Call, grad_hy: Node, workspace: Node, has_bias: bool) -
 @overload("habana_tf::gru_layer", floats=True)
 def gru_layer(c: Call, gates: Node, weight: Node, bias: Node | None, hx: Node, reverse: bool) -> list[Node]:
     """See `habana_tf.torch.recurrent`: h of all steps; reset, update and new gate, and what the new one has from h."""
-    trips, rows = steps_of(c, gates, reverse)
+    trips, rows = steps_of(gates, reverse)
     b, wide = loop_body(c), gates.dtype.accumulator
     h, row = b.input(hx.shape, hx.dtype), b.input(gates.shape[1:], gates.dtype)
     shared = [b.input(n.shape, n.dtype) for n in (weight, bias) if n is not None]
@@ -80,7 +80,7 @@ def gru_layer(c: Call, gates: Node, weight: Node, bias: Node | None, hx: Node, r
 @overload("habana_tf::gru_layer_backward", floats=True)
 def gru_layer_backward(c: Call, dy: Node, weight: Node, before: Node, kept: Node, reverse: bool) -> list[Node]:
     """Gradients of the gates from the input and from h, of all steps, and of the first h. before: h one step before."""
-    trips, rows = steps_of(c, dy, not reverse)
+    trips, rows = steps_of(dy, not reverse)
     b, wide = loop_body(c), dy.dtype.accumulator
     dh = b.input(dy.shape[1:], dy.dtype)
     grad, old, gates = (b.input(n.shape[1:], n.dtype) for n in (dy, before, kept))

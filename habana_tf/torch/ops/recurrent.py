@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
 from habana_tf.lowering.formula import Term
 from habana_tf.torch.layouts import SinkingBuilder
@@ -64,10 +66,10 @@ def lstm_cell_backward(
 # -- all steps of a layer ---------------------------------------------------------------------------------------
 
 
-def steps_of(c: Call, x: Node, reverse: bool) -> tuple[int, Rows]:
+def steps_of(x: Node, reverse: bool) -> tuple[Extent, Rows]:
     """How many steps there are, and in which order they are walked."""
-    trips = c.number(x.shape[0])
-    return trips, (trips - 1, -1) if reverse else (0, 1)
+    trips = x.shape[0]
+    return trips, (ext.add(trips, -1), -1) if reverse else (0, 1)
 
 
 def loop_body(c: Call) -> SinkingBuilder:
@@ -89,7 +91,7 @@ def step_product(b: Builder, x: Node, weight: Node, spec: _Labels, dtype: DType)
 @overload("habana_tf::lstm_layer", floats=True)
 def lstm_layer(c: Call, gates: Node, weight: Node, hx: Node, cx: Node, reverse: bool) -> list[Node]:
     """See `habana_tf.torch.recurrent`: h, c and the gates after their functions, of all steps."""
-    trips, rows = steps_of(c, gates, reverse)
+    trips, rows = steps_of(gates, reverse)
     b = loop_body(c)
     h, cell = b.input(hx.shape, hx.dtype), b.input(cx.shape, cx.dtype)
     row, w = b.input(gates.shape[1:], gates.dtype), b.input(weight.shape, weight.dtype)
@@ -111,10 +113,10 @@ def lstm_layer_backward(
     c: Call, dy: Node | None, dcells: Node | None, weight: Node, cx: Node, cells: Node, activated: Node, reverse: bool
 ) -> list[Node]:
     """Gradients of the gates of all steps, and of the first h and c."""
-    trips, rows = steps_of(c, cells, not reverse)
+    trips, rows = steps_of(cells, not reverse)
     out = c.b
     first = out.reshape(out.cast(cx, cells.dtype), (1, *cx.shape))
-    rest = out.slice(cells, (int(reverse), 0, 0), (trips - 1, *cx.shape))
+    rest = out.slice(cells, (int(reverse), 0, 0), (ext.add(trips, -1), *cx.shape))
     before = out.concat([rest, first] if reverse else [first, rest], 0)
     b = loop_body(c)
     dh, dc = b.input(cx.shape, activated.dtype), b.input(cx.shape, cx.dtype)
