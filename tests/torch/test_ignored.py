@@ -56,6 +56,32 @@ def test_what_beta_0_ignores() -> None:
         assert f(x, a, b, beta=0).cpu().eq(0).all()
 
 
+def _without(name: str, f: Callable[..., Any], there: str, large: int, beta: float, dtype: torch.dtype) -> Any:
+    x, a, b = (torch.ones([n * large for n in shape], dtype=dtype) for shape in SUMS[name])
+    a.view(-1)[0], b.view(-1)[-1] = NAN, INF
+    given = [t.to(there) for t in (x, a, b)]
+    return f(*given, beta=beta, alpha=0).cpu()
+
+
+@on_device()
+def test_what_alpha_0_ignores() -> None:
+    for name in SUMS:
+        for f in (
+            getattr(torch, name),
+            lambda x, *args, name=name, **given: getattr(x.clone(), name + "_")(*args, **given),
+        ):
+            for large in (1, 8):
+                for beta in (0, 1, 2.5):
+                    for dtype in (torch.float32, torch.bfloat16):
+                        want, got = (_without(name, f, there, large, beta, dtype) for there in ("cpu", "hpu"))
+                        told = f"{name} {large} {beta} {dtype}"
+                        torch.testing.assert_close(got, want, equal_nan=True, msg=lambda m, told=told: f"{told}: {m}")
+    for shape in ((5,), (1, 5), ()):  # a sum that is broadcast
+        x, a, b = torch.ones(shape), torch.full((3, 4), NAN), torch.ones(4, 5)
+        got = torch.addmm(x.to("hpu"), a.to("hpu"), b.to("hpu"), alpha=0)
+        assert got.shape == (3, 5) and got.eq(1).all()
+
+
 @on_device(modes=("eager",))
 def test_what_beta_0_ignores_in_compiled_graphs() -> None:
     x, a, b = torch.full((3, 5), NAN, device="hpu"), torch.ones(3, 4, device="hpu"), torch.ones(4, 5, device="hpu")

@@ -59,7 +59,20 @@ def _is_0(n: float) -> bool:
 
 @overload(*both("addmm", "baddbmm"), runtime=["beta", "alpha"], literal=_is_0)
 def addmm(c: Call, x: Node, a: Node, b: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
+    if alpha == 0 and x.dtype is DType.F32 and not (c.name.startswith("baddbmm") and _is_small(c, a, b)):
+        return _without_product(c, x, beta)
     return _scaled_sum(c, x, _product(c, a, b), beta, alpha)
+
+
+def _is_small(c: Call, a: Node, b: Node) -> bool:
+    """Whether PyTorch's CPU multiplies batches with loops of its own, which make NaN of 0 * NaN, and not with BLAS."""
+    return math.prod(c.numbers((*a.shape[1:], b.shape[2]))) < 400
+
+
+def _without_product(c: Call, x: Node, beta: Operand) -> Node:
+    """A sum whose product counts 0 times: BLAS does not look at its factors, which may be anything."""
+    scaled = c.term(0) if beta == 0 else c.term(x) if beta == 1 else c.term(x) * c.term(beta)
+    return c.b.expand(scaled.node, c.shape)
 
 
 def _by_vector(c: Call, a: Node, x: Node) -> Node:
@@ -93,6 +106,8 @@ def _scaled_sum(c: Call, x: Operand, made: Node, beta: Operand, alpha: Operand) 
 
 @overload(*both("addmv"), runtime=["beta", "alpha"], literal=_is_0)
 def addmv(c: Call, x: Node, a: Node, y: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
+    if alpha == 0 and x.dtype is DType.F32:
+        return _without_product(c, x, beta)
     return _scaled_sum(c, x, _by_vector(c, a, y), beta, alpha)
 
 
@@ -104,6 +119,8 @@ def addr(c: Call, x: Node, a: Node, y: Node, beta: Operand = 1, alpha: Operand =
 
 @overload(*both("addbmm"), runtime=["beta", "alpha"], floats=True, literal=_is_0)
 def addbmm(c: Call, x: Node, a: Node, y: Node, beta: Operand = 1, alpha: Operand = 1) -> Node:
+    if alpha == 0 and x.dtype is DType.F32:
+        return _without_product(c, x, beta)
     made = c.b.contract(a, y, Contraction((0, 1, 2), (0, 2, 3), (1, 3), a.dtype.accumulator))
     return _scaled_sum(c, x, made, beta, alpha)
 
