@@ -21,6 +21,9 @@ from habana_tf.torch.recording import Recorder
 Generator: TypeAlias = "torch.Generator | None"
 _WORDS = 4
 """32-bit words of a block of a stream."""
+_LONG, _PIECE = 1 << 26, 1 << 24
+"""Elements from which a tensor is filled piece by piece, and those of a piece: the words that a program draws take up to
+16 bytes an element."""
 
 
 class Composed:
@@ -52,6 +55,11 @@ class Composed:
         given = numbers if given is None else given
         overload(torch.empty(0, dtype=x.dtype, device="cpu"), *(a for a in given if not isinstance(a, torch.Tensor)))
         if not x.numel():
+            return x
+        if x.numel() > _LONG and x.is_contiguous():
+            for piece in x.view(-1).split(_PIECE):
+                self._drawn(overload, name, piece, numbers, generator, words, given)
+                self.recorder.flush()  # else all pieces' words would be there at once
             return x
         blocks = -(-x.numel() * words // _WORDS)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -76,3 +77,32 @@ def test_places_of_extremes() -> None:
     x[n - 2] = -1
     assert x.argmin().item() == x.min(0).indices.item() == n - 2
     assert torch.searchsorted(torch.zeros(1, dtype=torch.int8, device="hpu").expand(n), x[-1:]).item() == n
+
+
+@on_device()
+def test_a_long_tensor_is_filled_piece_by_piece_from_one_stretch_of_numbers() -> None:
+    from habana_tf.torch import composed
+
+    def filled() -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        x, y = torch.empty(10, 100, device="hpu"), torch.empty(1000, dtype=torch.int8, device="hpu")
+        made = [x.uniform_(-1, 1).clone(), x.bernoulli_(0.3).clone(), x.exponential_(), y.random_().clone()]
+        return [t.cpu() for t in (*made, y.random_(-5, 90), torch.rand(4, device="hpu"))]
+
+    whole, long, piece = filled(), composed._LONG, composed._PIECE
+    try:
+        composed._LONG, composed._PIECE = 512, 64
+        for got, want in zip(filled(), whole, strict=True):
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
+    finally:
+        composed._LONG, composed._PIECE = long, piece
+
+
+@pytest.mark.rest
+@on_device()
+def test_to_fill_a_long_tensor_takes_little_more_memory_than_it_has() -> None:
+    n = 1 << 29
+    x = torch.zeros(n, dtype=torch.int8, device="hpu")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert x.random_()[-1000:].unique().numel() > 50
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * (n >> 10)
