@@ -22,8 +22,8 @@ Generator: TypeAlias = "torch.Generator | None"
 _WORDS = 4
 """32-bit words of a block of a stream."""
 _LONG, _PIECE = 1 << 26, 1 << 24
-"""Elements from which a tensor is filled piece by piece, and those of a piece: the words that a program draws take up to
-16 bytes an element."""
+"""Elements from which a tensor is filled piece by piece, and those of a piece: the words that a program draws take up
+to 16 bytes an element."""
 
 
 class Composed:

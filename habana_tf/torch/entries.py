@@ -26,7 +26,7 @@ class Entries:
         self._blocks = memory.blocks
         self._numbers: tuple[list[float], list[int]] = ([], [])
         self._watched: Watched | None = None
-        self._target: Block | None = None
+        self._targets: set[Block] = set()
         self._overlaps = False
         self._strides: list[tuple[int, ...]] = []
         """Of operands with axes of one element: results follow them, and the rest of an entry leaves them out."""
@@ -84,8 +84,8 @@ class Entries:
             self._strides.append(t.stride())
         whole = shape == block.shape and t.is_contiguous()
         if written:
-            self._target = block
-        elif block is self._target:
+            self._targets.add(block)
+        elif block in self._targets:
             written = self._overlaps = True
         if value is None:
             if not whole and not written and (found := self.inputs.part(t, offset, block)) is not None:
@@ -108,7 +108,7 @@ class Entries:
         if unread and t.dtype is not block.dtype and t.is_contiguous() and t.nbytes == block.size:
             block.holds(t)
         if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
-            self._target = block
+            self._targets.add(block)
             return (WHOLE, block.shape, block.dtype)
         return self._operand(t, True)
 

@@ -78,6 +78,8 @@ class _Filling:
         count = len(self.args)
         named = list(zip(slots[count::2], slots[count + 1 :: 2], strict=True))
         step.written = kernel.written(self.args, self.kwargs)
+        if len(step.written) > 1:
+            self._check_apart()
         overwritten = step.written if kernel.row.drops else ()
         arguments = [
             ("literal", None) if k in overwritten else self._argument(a, s)
@@ -116,6 +118,22 @@ class _Filling:
                 raise NotRecorded(f"no program computes with {t.dtype}")
         if self.kernel.row.floats and met and not met[0].dtype.is_floating_point:
             raise NotRecorded(f"its lowering takes floating-point numbers, not {met[0].dtype}")
+
+    def _check_apart(self) -> None:
+        """Of an op that writes several tensors: all is computed from what was there before, and PyTorch's CPU writes
+        one after the other, so that what is written of shared elements is read."""
+        written = {id(self._get(where)) for where in self.step.written}
+        spans = []
+        for t in tensors([self.args, self.kwargs]):
+            if t.numel() and t.device.type == "hpu":
+                last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+                spans.append((t.data_ptr(), t.data_ptr() + (last + 1) * t.element_size(), id(t) in written))
+        seen = changed = 0
+        for begin, end, is_written in sorted(spans):
+            if begin < (seen if is_written else changed):
+                raise NotRecorded("tensors that it writes share elements with others")
+            seen = max(seen, end)
+            changed = max(changed, end) if is_written else changed
 
     def _get(self, where: Where) -> torch.Tensor:
         return tensor_at(where, self.args, self.kwargs)

@@ -151,3 +151,35 @@ def test_a_wrong_op_on_lists_raises_as_on_the_cpu() -> None:
         return [*said, *(str(t.tolist()) for t in x)]
 
     assert of("hpu") == of("cpu")
+
+
+@on_device()
+def test_lists_of_tensors_that_share_elements() -> None:
+    """PyTorch's CPU takes one tensor after the other, and so sees what it wrote of the next one."""
+
+    def sgd(a: Any, b: Any) -> None:
+        rest: dict[str, Any] = {"weight_decay": 0.0, "momentum": 0.0, "lr": 0.5, "dampening": 0.0}
+        torch._fused_sgd_(a, b, [], nesterov=False, maximize=False, is_first_step=True, **rest)
+
+    ops: dict[str, Callable[[Any, Any], None]] = {
+        "sgd": sgd, "add": lambda a, b: torch._foreach_add_(a, b), "copy": lambda a, b: torch._foreach_copy_(a, b),
+        "lerp": lambda a, b: torch._foreach_lerp_(a, b, 0.5),
+    }  # fmt: skip
+    places = (
+        ((0, 4), (8, 12)),
+        ((0, 2), (8, 10)),
+        ((0, 4), (4, 8)),
+        ((4, 8), (0, 12)),
+        ((0, 4), (4, 6)),
+        ((0, 0), (8, 9)),
+    )
+    for name, op in ops.items():
+        cpu = [torch.arange(16.0), torch.ones(16) * 3]
+        hpu = [t.to("hpu") for t in cpu]
+        for first, second in places:
+            for x, y in (cpu, hpu):
+                op([x[k : k + 4] for k in first], [(y if k else x)[at : at + 4] for k, at in enumerate(second)])
+            for got, want in zip(hpu, cpu, strict=True):
+                torch.testing.assert_close(
+                    got.cpu(), want, msg=lambda m, where=f"{name} {first} {second}": f"{where}: {m}"
+                )
