@@ -29,7 +29,7 @@ from habana_tf.torch.device import load
 from habana_tf.torch.graphs_of_step import Kind
 from habana_tf.torch.recording import Recorder
 from habana_tf.torch.step import Step
-from habana_tf.torch.strides import order_of_strides
+from habana_tf.torch.strides import hints, order_of_strides, ordered
 
 log = logging.getLogger("habana_tf")
 
@@ -124,26 +124,13 @@ def _keep_orders(graph: torch.fx.Graph) -> None:
         traced = node.meta.get("val")
         if node.op != "call_function" or not isinstance(traced, torch.Tensor) or traced.device.type != "hpu":
             continue
-        order = order_of_strides(tuple(map(_hint, traced.shape)), tuple(map(_hint, traced.stride())))
+        order = order_of_strides(hints(traced.shape), hints(traced.stride()))
         if order is None:
             continue
         with graph.inserting_after(node):
             kept = graph.call_function(ordered, (node, order))
             kept.meta["val"] = traced
         node.replace_all_uses_with(kept, lambda user, kept=kept: user is not kept)
-
-
-def _hint(size: Any) -> int:
-    """A size as it was at the trace."""
-    return size if isinstance(size, int) else int(size.node.hint)
-
-
-def ordered(t: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
-    """A tensor whose memory has its axes in this order: itself where it has."""
-    if not t.numel() or order_of_strides(t.shape, t.stride()) == order or t.permute(order).is_contiguous():
-        return t
-    back = [order.index(k) for k in range(len(order))]
-    return t.permute(order).contiguous().permute(back)
 
 
 class _Walk(torch.fx.Interpreter):

@@ -74,6 +74,8 @@ class _Filling:
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         if kernel.row.pictures:
             results = [self._picture(r) for r in results]
+        if kernel.row.in_rows:
+            results = [torch.empty(r.shape, dtype=r.dtype, device="meta") for r in results]
         slots = self.entry[1:]
         count = len(self.args)
         named = list(zip(slots[count::2], slots[count + 1 :: 2], strict=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -17,6 +19,19 @@ def order_of_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[
             return None
         step *= shape[k]
     return order
+
+
+def hints(sizes: Sequence[Any]) -> tuple[int, ...]:
+    """Sizes as they were at a trace, where they may be symbols."""
+    return tuple(n if isinstance(n, int) else int(n.node.hint) for n in sizes)
+
+
+def ordered(t: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """A tensor whose memory has its axes in this order: itself where it has."""
+    if not t.numel() or order_of_strides(t.shape, t.stride()) == order or t.permute(order).is_contiguous():
+        return t
+    back = [order.index(k) for k in range(len(order))]
+    return t.permute(order).contiguous().permute(back)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
+from habana_tf.torch.kernel import overload_of
 from habana_tf.torch.strides import format_of
 
 
@@ -37,6 +38,50 @@ def _convolutions(original: Any) -> Any:
     return _conv_determine_backend_memory_format
 
 
+_FOLLOW_FIRST = ("channel_shuffle", "pixel_unshuffle")
+"""Ops without a row whose results have the memory format of their first argument, and PyTorch's traces row by row."""
+
+
+@functools.cache
+def _pictures() -> dict[Any, tuple[int, ...]]:
+    """By overload of pictures: positions of the arguments whose memory format is the result's."""
+    from habana_tf.torch.ops.table import rows
+
+    known = {name: row.pictures for name, row in rows().items() if row.pictures and "convolution" not in name}
+    known |= dict.fromkeys(_FOLLOW_FIRST, (0,))
+    return {overload_of(name): places for name, places in known.items()}
+
+
+def _picture(mode: Any, overload: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a trace takes for the result of one of these."""
+    from torch._subclasses import fake_impls, fake_tensor
+
+    (device,) = {t.device for t in args if isinstance(t, torch.Tensor)}
+    if device.type != "hpu":
+        return NotImplemented
+    form = format_of(*(args[k] for k in _pictures()[overload]))
+    with fake_impls.in_kernel_invocation_manager(mode):
+        made = overload(*args, **kwargs)
+        if form is not torch.contiguous_format and made.dim() == (4 if form is torch.channels_last else 5):
+            made = torch.empty(made.shape, dtype=made.dtype, device="meta", memory_format=form)
+    return fake_tensor.FakeTensor(mode, made, device)
+
+
+def _trace_pictures(started: bool) -> None:
+    from torch._subclasses import fake_impls
+
+    for overload in _pictures():
+        fake_impls.op_implementations_dict.setdefault(overload, _picture)
+
+
+def _forget_pictures() -> None:
+    from torch._subclasses import fake_impls
+
+    for overload in _pictures():
+        if fake_impls.op_implementations_dict.get(overload) is _picture:
+            del fake_impls.op_implementations_dict[overload]
+
+
 RECURRENT = Group(
     "traced_recurrent_layers", "torch.compile leaves LSTM and GRU out of its graphs, and they run op by op",
     (Change("torch._dynamo.config", "allow_rnn", _traced),),
@@ -48,5 +93,5 @@ STRIDES = Group(
         Change("torch._refs", "is_noncontiguous_supported", _any_strides),
         Change("torch._subclasses.fake_impls", "is_noncontiguous_supported", _any_strides),
         Change("torch._C", "_conv_determine_backend_memory_format", _convolutions),
-    ), numbers=True, host=PYTORCH,
+    ), numbers=True, begin=_trace_pictures, end=_forget_pictures, host=PYTORCH,
 )  # fmt: skip

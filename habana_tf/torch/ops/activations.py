@@ -222,7 +222,7 @@ def glu(c: Call, x: Node, dim: int = -1) -> Node:
     return (value * gate.map("sigmoid")).node
 
 
-@overload("glu_backward", floats=True)
+@overload("glu_backward", floats=True, in_rows=True)
 def glu_backward(c: Call, dy: Node, x: Node, dim: int) -> Node:
     value, gate = _halves(c, x, dim)
     grad, s = c.term(dy), gate.map("sigmoid")

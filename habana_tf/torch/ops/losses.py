@@ -140,7 +140,7 @@ def smooth_l1_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, beta:
     return _reduced(c, losses, reduction)
 
 
-@overload("smooth_l1_loss_backward", runtime=["beta"], floats=True, literal=_is_0_or_less)
+@overload("smooth_l1_loss_backward", runtime=["beta"], floats=True, in_rows=True, literal=_is_0_or_less)
 def smooth_l1_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, beta: Operand) -> Node:
     if isinstance(beta, (int, float)) and beta <= 0:
         raise c.refused("a gradient with a beta of 0 or less, which PyTorch's functions never ask for,")
@@ -154,7 +154,7 @@ def huber_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, delta: Op
     return _reduced(c, far.test("le", bend).where(far * far * 0.5, (far - bend * 0.5) * bend), reduction)
 
 
-@overload("huber_loss_backward", runtime=["delta"], floats=True)
+@overload("huber_loss_backward", runtime=["delta"], floats=True, in_rows=True)
 def huber_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, delta: Operand) -> Node:
     away, bend = c.term(x) - c.term(target), c.term(delta)
     return (away.max(-bend).min(bend) * _share(c, dy, away, reduction)).node
@@ -190,7 +190,7 @@ def mse_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN) -> Node:
     return _reduced(c, away * away, reduction)
 
 
-@overload("mse_loss_backward", floats=True)
+@overload("mse_loss_backward", floats=True, in_rows=True)
 def mse_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int) -> Node:
     away = c.term(x) - c.term(target)
     return (away * _share(c, dy, away, reduction) * 2.0).node

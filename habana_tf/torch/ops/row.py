@@ -46,7 +46,8 @@ class Row:
     drops: the old contents of its first argument, which it writes, are not read. floats: it takes floating-point
     numbers only; other types have CPU kernels. mixed: it takes types that other cards take and PyTorch's CPU does
     not: integers where that has no kernel for them, float32 beside bfloat16. pictures: positions of operands whose
-    memory format, channels last or not, is the result's. amounts: positions of arguments whose
+    memory format, channels last or not, is the result's. in_rows: its results lie row by row however its operands lie.
+    amounts: positions of arguments whose
     numbers are sizes, so that another one may be of one range with it: of a padding, say, and not an axis.
     """
 
@@ -61,6 +62,7 @@ class Row:
     mixed: bool = False
     literal: Callable[[int | float], bool] | None = None
     pictures: tuple[int, ...] = ()
+    in_rows: bool = False
     amounts: tuple[int, ...] = ()
 
 
@@ -79,6 +81,7 @@ def overload(
     mixed: bool = False,
     literal: Callable[[int | float], bool] | None = None,
     pictures: Sequence[int] = (),
+    in_rows: bool = False,
     amounts: Sequence[int] = (),
 ) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; the other arguments are those of `Row`."""
@@ -89,8 +92,7 @@ def overload(
                 raise ValueError(f"{name} has two rows in the table of overloads")
             ROWS[name] = Row(
                 name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, mixed, literal,
-                tuple(pictures),
-                tuple(amounts),
+                tuple(pictures), in_rows, tuple(amounts),
             )  # fmt: skip
         return lower
 
