@@ -53,6 +53,8 @@ class Layout:
 
 SMALL = 8
 """How many times the elements of a view the storage has at least for its write to be a SCATTER."""
+MOST_PARTS = 64
+"""Parts that are put together at once; what is written after them is written in place, one part after the other."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -132,7 +134,9 @@ def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises
         return b.reshape(part, contents.shape)
     together = lay.size[1:] == lay.grid[1:]
     small = SMALL * nominal(new.numel) <= nominal(contents.numel) and covered == contents.numel
-    if small and contents.op in (Op.INPUT, Op.SCATTER) and not (together and often):
+    flat = _flat(contents)
+    many = flat.op is Op.CONCAT and len(flat.src) > MOST_PARTS
+    if small and (many or flat.op in (Op.INPUT, Op.SCATTER) and not (together and often and flat.op is Op.INPUT)):
         return b.reshape(_scattered(b, b.reshape(contents, lay.grid), part, lay), contents.shape)
     if together:
         inner = ext.product(lay.grid[1:])
@@ -161,6 +165,11 @@ def _range_replaced(b: Builder, contents: Node, new: Node, begin: Extent, premis
     end = ext.add(begin, new.numel)
     parts = [*_parts(b, contents, 0, begin, premises), new, *_parts(b, contents, end, contents.numel, premises)]
     return b.reshape(b.concat(parts, 0), contents.shape)
+
+
+def _flat(contents: Node) -> Node:
+    """What contents are in another shape."""
+    return contents.src[0] if contents.op is Op.RESHAPE else contents
 
 
 def _parts(b: Builder, contents: Node, begin: Extent, end: Extent, premises: Premises) -> Iterator[Node]:

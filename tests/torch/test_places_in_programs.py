@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -85,3 +86,25 @@ def test_what_is_read(name: str) -> None:
 @on_device(*WRITTEN)
 def test_what_is_written(name: str) -> None:
     _check(name, WRITTEN[name], True)
+
+
+@on_device(modes=("lazy",))
+def test_many_small_parts_are_written_and_read_in_one_program() -> None:
+    random.seed(1)
+    here, there = (torch.arange(2400.0, device=d).view(8, 20, 15) * 1 for d in ("cpu", "hpu"))
+    src = torch.randn(8, 20, 15)
+    other = src.to("hpu")
+    for k in range(260):
+        i, j, n = random.randrange(8), random.randrange(18), random.randrange(12)
+        for x, y in ((here, src), (there, other)):
+            if k % 5 == 0:
+                x[i, j] = y[i, j]
+            elif k % 5 == 1:
+                x[i, j, n] += y[i, j, n]
+            elif k % 5 == 2:
+                x[i, j : j + 2, n : n + 3] = x[i, j, n]
+            elif k % 5 == 3:
+                x[i, j, n] = k
+            else:
+                x.view(-1)[n : n + 20 : 3] *= 2
+    torch.testing.assert_close(there.cpu(), here)

@@ -104,3 +104,19 @@ def test_a_view_writes_where_its_strides_say(geometry: views.Geometry) -> None:
 def test_what_is_no_part_of_a_grid_has_no_layout(geometry: views.Geometry) -> None:
     """Elements that overlap, and those that reach past the end."""
     assert views.layout((24,), geometry) is None
+
+
+def test_parts_that_are_written_again_and_again_are_not_put_together_each_time() -> None:
+    """The edges of a program grow with the writes, not with their square, where what was written is read between."""
+    counts = []
+    for writes in (200, 400):
+        b = Builder()
+        contents, one = b.map("neg", b.input((16, 160), DType.F32)), b.const(1, DType.F32, (1, 1))
+        for k in range(writes):
+            lay = views.layout((16, 160), ((1, 1), (160, 1), 7 * k % 2560))
+            assert lay is not None
+            new = b.map("add", views.read(b, contents, lay), one)
+            contents = views.write(b, contents, new, lay, Premises(), k % 2 == 0)
+        nodes = Program(b.inputs, [contents]).nodes()
+        counts.append(sum(len(n.src) for n in nodes))
+    assert counts[1] < 3 * counts[0]
