@@ -306,8 +306,9 @@ def _iterate(loop: Loop, src: Sequence[Any]) -> list[Any]:
     """The outputs of one block of a LOOP."""
     sliced = slice(loop.carried, loop.carried + len(loop.sliced))
     carried, wholes = list(src[: loop.carried]), list(src[sliced.stop :])
-    stacked = [np.zeros((loop.trips, *dims(n)), n.dtype.numpy) for n in loop.body.outputs[loop.carried :]]
-    for t in range(loop.trips):
+    trips = ext.evaluate(loop.trips, [])
+    stacked = [np.zeros((trips, *dims(n)), n.dtype.numpy) for n in loop.body.outputs[loop.carried :]]
+    for t in range(trips):
         rows = [x[start + t * step] for x, (start, step) in zip(src[sliced], loop.sliced, strict=True)]
         outputs = run(loop.body, [np.asarray(x) for x in (*carried, *rows, *wholes)])
         carried = outputs[: loop.carried]
