@@ -39,9 +39,7 @@ def same(found, wanted):
 def reductions():
     for dtype in TYPES:
         for name, fold in FOLDS.items():
-            if name == "AVG" and not dtype.is_floating_point:
-                continue  # as with every other backend
-            wanted = fold([numbers(r, torch.float64).numpy() for r in range(size)], axis=0)
+            wanted = fold([numbers(r, torch.float64).numpy() for r in range(size)], axis=0)  # means of whole numbers: down
             for count_async in (False, True):
                 t = numbers(rank, dtype).to(hpu)
                 work = dist.all_reduce(t, getattr(R, name), async_op=count_async)
@@ -107,6 +105,9 @@ def scattered_sums():
     same(mine, [total, size * rank])
     dist.reduce_scatter_tensor(mine, on_card(*[rank] * (2 * size)), R.AVG)
     same(mine, [total / size] * 2)
+    whole = torch.tensor([0, 0], device=hpu)
+    dist.reduce_scatter(whole, [torch.tensor([rank, -7 * r], device=hpu) for r in range(size)], R.AVG)
+    same(whole, [total // size, -7 * rank])
 
 
 def between_two():

@@ -123,10 +123,34 @@ class HcclGroup(dist.ProcessGroup):
             return self._all_to_all(args[0], args[1], held)
         read = _READ[name]
         given = [self._on_host(a, k != read, name in _FLAT) for k, a in enumerate(args)]
-        under = getattr(self._host, name)(*given, **kwargs)
         results: list[torch.Tensor] = []
         _collect(args[0], results)
+        options = next((a for a in (*args, *kwargs.values()) if getattr(a, "reduceOp", None) == dist.ReduceOp.AVG), None)
+        if options is not None and any(not t.is_floating_point() for t in results):
+            under = self._whole_mean(name, given, kwargs, options)
+        else:
+            under = getattr(self._host, name)(*given, **kwargs)
         return Work(under, results, held, self._what(name))
+
+    def _whole_mean(self, name: str, given: list[Any], kwargs: dict[str, Any], options: Any) -> Summing:
+        """The mean of whole numbers over the ranks, towards 0 as NCCL has it: gloo makes only their sum."""
+        options.reduceOp = dist.ReduceOp.SUM
+        try:
+            under = getattr(self._host, name)(*given, **kwargs)
+        finally:
+            options.reduceOp = dist.ReduceOp.AVG
+        written = [] if name == "reduce" and options.rootRank != self.rank() else _flat(given[0])
+
+        def run() -> None:
+            under.wait()
+            for t in written:
+                self._divide(t)
+
+        return Summing(self._started(run, getattr(options, "asyncOp", True)))
+
+    def _divide(self, t: torch.Tensor) -> None:
+        """Makes a sum over the ranks their mean."""
+        t.div_(self.size(), rounding_mode=None if t.is_floating_point() else "trunc")
 
     def _all_to_all(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], held: list[torch.Tensor]) -> Work:
         """By messages between any two ranks: gloo's own wants tensors of one size."""
@@ -186,7 +210,7 @@ class HcclGroup(dist.ProcessGroup):
                 key, place = first + k, t.data_ptr()
                 _bridge.run_sum(number, key, _SUMMED[t.dtype], t.numel(), place, place, timeout)
                 if mean:
-                    t.div_(self.size(), rounding_mode=None if t.is_floating_point() else "trunc")
+                    self._divide(t)
 
         work = Summing(self._started(run, options is None or getattr(options, "asyncOp", True)))
         return Work(work, tensors, list(tensors), self._what("allreduce"))
@@ -219,6 +243,10 @@ def _collect(value: Any, found: list[torch.Tensor]) -> None:
     elif isinstance(value, (list, tuple)):
         for x in value:
             _collect(x, found)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    return [t for v in value for t in _flat(v)] if isinstance(value, (list, tuple)) else [value]
 
 
 def _collective(name: str) -> Callable[..., Any]:
