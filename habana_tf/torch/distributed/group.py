@@ -125,7 +125,9 @@ class HcclGroup(dist.ProcessGroup):
         given = [self._on_host(a, k != read, name in _FLAT) for k, a in enumerate(args)]
         results: list[torch.Tensor] = []
         _collect(args[0], results)
-        options = next((a for a in (*args, *kwargs.values()) if getattr(a, "reduceOp", None) == dist.ReduceOp.AVG), None)
+        options = next(
+            (a for a in (*args, *kwargs.values()) if getattr(a, "reduceOp", None) == dist.ReduceOp.AVG), None
+        )
         if options is not None and any(not t.is_floating_point() for t in results):
             under = self._whole_mean(name, given, kwargs, options)
         else:
