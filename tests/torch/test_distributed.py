@@ -39,7 +39,7 @@ def same(found, wanted):
 def reductions():
     for dtype in TYPES:
         for name, fold in FOLDS.items():
-            wanted = fold([numbers(r, torch.float64).numpy() for r in range(size)], axis=0)  # means of whole numbers: down
+            wanted = fold([numbers(r, torch.float64).numpy() for r in range(size)], axis=0)
             for count_async in (False, True):
                 t = numbers(rank, dtype).to(hpu)
                 work = dist.all_reduce(t, getattr(R, name), async_op=count_async)
