@@ -125,10 +125,10 @@ def _strategies(package: str) -> tuple[Any, Any]:
 
 def _plugins(package: str) -> dict[str, Any]:
     """By their old names, the precision, the checkpoints and the profiler for the device, of a `Trainer`'s package."""
-    plugins = importlib.import_module(f"{package}.plugins")
+    plugins: Any = importlib.import_module(f"{package}.plugins")
     profiler: Any = importlib.import_module(f"{package}.profilers").PyTorchProfiler
 
-    class HPUPrecisionPlugin(plugins.MixedPrecision):  # type: ignore[name-defined]
+    class HPUPrecisionPlugin(plugins.MixedPrecision):
         """Autocast to bfloat16, or none for 32-true. With files of ops, or a level, casts are those of Habana's hmp,
         which stay on. Raises ValueError for another precision."""
 
@@ -146,7 +146,7 @@ def _plugins(package: str) -> dict[str, Any]:
         def forward_context(self) -> Any:
             return torch.autocast("hpu", torch.bfloat16, enabled=self.precision == "bf16-mixed")
 
-    class HPUCheckpointIO(plugins.TorchCheckpointIO):  # type: ignore[name-defined]
+    class HPUCheckpointIO(plugins.TorchCheckpointIO):
         """Checkpoints of the device, which are as those of any other."""
 
     class HPUProfiler(profiler):

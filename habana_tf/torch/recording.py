@@ -209,8 +209,9 @@ class Recorder(Entries):
         for at, value in bound.written:
             blocks[at].value = value
             pending[blocks[at].address] = blocks[at]
-        for known, new in zip(self._numbers, numbers or (bound.floats, bound.integers), strict=True):
-            known.extend(new)  # type: ignore[attr-defined]
+        floats, integers = numbers or (bound.floats, bound.integers)
+        self._numbers[0].extend(floats)
+        self._numbers[1].extend(integers)
         for kind, place, argument in bound.hosts:
             self._numbers[kind][place] = args[argument].item()
         for place, number in bound.drawn:

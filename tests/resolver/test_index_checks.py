@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
 from tests.child import on_hpu
+from tests.value_checks import setting, told
 
 BAD, WORST = 7, -3
-
-
-@contextmanager
-def told() -> Iterator[list[str]]:
-    """What is logged as a warning."""
-
-    class Kept(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            texts.append(record.getMessage())
-
-    texts: list[str] = []
-    handler, log = Kept(logging.WARNING), logging.getLogger("habana_tf")
-    log.addHandler(handler)
-    try:
-        yield texts
-    finally:
-        log.removeHandler(handler)
-
-
-@contextmanager
-def setting(value: str) -> Iterator[None]:
-    """HABANA_SIM_CHECK_INDICES, for launches that are compiled meanwhile."""
-    os.environ["HABANA_SIM_CHECK_INDICES"] = value
-    try:
-        yield
-    finally:
-        del os.environ["HABANA_SIM_CHECK_INDICES"]
 
 
 def cases() -> dict[str, tuple[Callable[[Any], Any], int, int, str]]:

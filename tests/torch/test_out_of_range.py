@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import logging
-import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from tests.torch.child import HAS_TORCH, on_device
+from tests.value_checks import setting, told
 
 if HAS_TORCH:
     import torch
     from torch.nn import functional as F
-
-log = logging.getLogger("habana_tf")
-
-
-@contextmanager
-def told() -> Iterator[list[str]]:
-    """Warnings about values."""
-    texts: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
-    handler.addFilter(lambda record: "HABANA_SIM_CHECK_INDICES" in record.getMessage())
-    log.addHandler(handler)
-    try:
-        yield texts
-    finally:
-        log.removeHandler(handler)
-
-
-@contextmanager
-def setting(value: str) -> Iterator[None]:
-    """HABANA_SIM_CHECK_INDICES, for programs that are compiled meanwhile."""
-    os.environ["HABANA_SIM_CHECK_INDICES"] = value
-    try:
-        yield
-    finally:
-        del os.environ["HABANA_SIM_CHECK_INDICES"]
-
 
 _sizes = itertools.count(11)
 """No two tests have a program in common, which would have been told of before."""
