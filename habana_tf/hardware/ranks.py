@@ -51,9 +51,10 @@ def launched() -> Ranks | None:
 
 def tell() -> None:
     """Sets RANK, WORLD_SIZE and LOCAL_RANK where the launcher does not (mpirun, srun): by them libraries find out that
-    they are one of many processes. What is set stays. Raises what `launched` raises."""
+    they are one of many processes, and ask for MASTER_ADDR: a job of one (`mpirun -n 1`) is told nothing. What is set
+    stays. Raises what `launched` raises."""
     found = launched()
-    if found is not None:
+    if found is not None and found.size > 1:
         s = settings
         for variable, number in ((s.RANK, found.rank), (s.WORLD_SIZE, found.size), (s.LOCAL_RANK, found.local_rank)):
             os.environ.setdefault(variable.name, str(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -22,6 +23,10 @@ if HAS_TORCH:
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
         "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}  # fmt: skip
+OMPI_ALONE = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+              "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}  # fmt: skip
+SLURM_ALONE = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+               "SLURM_STEP_TASKS_PER_NODE": "1"}  # fmt: skip
 SLURM = {"SLURM_PROCID": "4", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "0", "SLURM_NODEID": "1",
          "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}  # fmt: skip
 
@@ -47,7 +52,7 @@ def test_the_launcher_says(
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [({}, (None, None, None)), (TORCHRUN, ("3", "4", "1")), (OMPI, ("5", "6", "2")), (SLURM, ("4", "8", "0")),
-     (OMPI | {"LOCAL_RANK": "7"}, ("5", "6", "7"))],
+     (OMPI | {"LOCAL_RANK": "7"}, ("5", "6", "7")), (OMPI_ALONE, (None,) * 3), (SLURM_ALONE, (None,) * 3)],
 )  # fmt: skip
 def test_the_ranks_are_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: tuple[str | None, ...]
@@ -72,6 +77,18 @@ def test_importing_habanas_modules_sets_the_ranks() -> None:
         print(os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["LOCAL_RANK"])
     """
     assert python(program, **OMPI).stdout.split() == ["5", "6", "2"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")
+def test_a_job_of_one_process_is_alone() -> None:
+    """To accelerate, which wants MASTER_ADDR of a process that has a local rank."""
+    program = """
+        import habana_frameworks.torch
+        import accelerate
+        state = accelerate.PartialState()
+        print(state.distributed_type.value, state.num_processes, state.device)
+    """
+    assert python(program, **OMPI_ALONE).stdout.split() == ["NO", "1", "hpu"]
 
 
 def test_without_a_launcher_a_given_local_rank_chooses_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
