@@ -24,6 +24,7 @@ import torch
 
 from habana_tf.torch import number_forms
 from habana_tf.torch.meta import tensors
+from habana_tf.torch.strides import order_of_strides
 
 SMALL = 1 << 12
 """Elements that any kernel computes in microseconds."""
@@ -77,9 +78,8 @@ class _Call:
     def _described(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             shape, strides = value.shape, value.stride()
-            if not self.shared:  # of strides whether they are those of a new tensor, and which axes are expanded
-                lengths = tuple(self.long.get(n, n) for n in shape)
-                return (lengths, value.dtype, value.is_contiguous() or tuple(s == 0 for s in strides))
+            if not self.shared:
+                return (tuple(self.long.get(n, n) for n in shape), value.dtype, _kind_of(shape, strides))
             storage = value.untyped_storage().data_ptr()
             where = (list(self.spans).index(storage), value.storage_offset()) if value.numel() else ()
             return (tuple(shape), strides, value.dtype, *where)
@@ -154,6 +154,19 @@ class _Call:
 def _shortened(lengths: Collection[int]) -> dict[int, int]:
     """Short lengths for long ones, in their order."""
     return {n: _KEPT + 1 + k for k, n in enumerate(sorted(n for n in lengths if n > _KEPT))}
+
+
+def _kind_of(shape: Sequence[int], strides: tuple[int, ...]) -> Any:
+    """What counts of strides: of dense ones their order, of others whether elements share memory, and how."""
+    order = () if 0 in shape else order_of_strides(tuple(shape), strides)
+    if order is not None:
+        return (order,)
+    reach = 1
+    for n, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: axis[1]):
+        if n > 1 and stride < reach:
+            return strides
+        reach += (n - 1) * stride
+    return "apart"
 
 
 def _span(t: torch.Tensor) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.torch.child import HAS_TORCH, on_device
 
 if HAS_TORCH:
@@ -105,5 +107,10 @@ def test_a_wrong_call_raises_after_right_ones_of_other_lengths() -> None:
                 found.append(type(why).__name__)
         return found
 
+    for device in ("cpu", "hpu"):  # elements that share memory, after some that do not
+        torch.zeros(12, 12, device=device).t().add_(1)
+        torch.zeros(12, 24, device=device)[:, ::2].add_(1)
+        with pytest.raises(RuntimeError, match="more than one element"):
+            torch.zeros(12, 1, device=device).expand(12, 12).add_(1)
     for sizes in ((30, 12, 12), (40, 15, 15), (50, 11, 20), (60, 13, 20), (70, 14, 70), (40, 15, 16), (50, 20, 19)):
         assert tried("hpu", *sizes) == tried("cpu", *sizes), sizes
