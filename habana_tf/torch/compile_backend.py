@@ -25,6 +25,7 @@ import torch
 
 from habana_tf.torch import private_api, scopes
 from habana_tf.torch.bound import Bound
+from habana_tf.torch.changes.compiling import whole_upsampling
 from habana_tf.torch.device import load
 from habana_tf.torch.graphs_of_step import Kind
 from habana_tf.torch.recording import Recorder
@@ -68,7 +69,8 @@ def hpu_backend(
         fw_compiler=compiler(Kind.FORWARD), bw_compiler=compiler(Kind.BACKWARD),
         inference_compiler=compiler(Kind.ALONE), keep_inference_input_mutations=chosen["keep_input_mutations"],
     )  # fmt: skip
-    called: Callable[..., Any] = made(graph, examples)
+    with whole_upsampling():
+        called: Callable[..., Any] = made(graph, examples)
     return called
 
 

@@ -53,6 +53,7 @@ OTHERS: dict[str, Case] = {
     "reflect volumes": (lambda x: F.pad(x, (1, 1, 1, 0, 2, 1), mode="reflect"), ((VOLUME, LAST),)),
     "replicate volumes": (lambda x: F.pad(x, (1, 1, 1, 0, 2, 1), mode="replicate"), ((VOLUME, LAST),)),
     "trilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), ((VOLUME, LAST),)),
+    "nearest volumes": (lambda x: F.interpolate(x, scale_factor=2), ((VOLUME, LAST),)),
     "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), ((IMAGE, LAST),)),
     "nearest-exact": (lambda x: F.interpolate(x, size=(7, 7), mode="nearest-exact"), ((IMAGE, LAST),)),
     "to more places": (lambda x: F.pixel_shuffle(x, 2), ((CHANNELS, LAST),)),
@@ -72,8 +73,8 @@ OTHERS: dict[str, Case] = {
 
 
 IN_TRACES_ROW_BY_ROW = (
-    "glu", "glu of the last axis", "mse", "mse of rows and not", "mse permuted", "smooth l1", "huber", "bilinear",
-    "nearest", "nearest-exact", "trilinear", "to more places", "to more channels",
+    "glu", "glu of the last axis", "mse", "mse of rows and not", "mse permuted", "smooth l1", "huber",
+    "to more places", "to more channels",
 )  # fmt: skip
 """Whose gradients PyTorch's traces, which decide it in compiled graphs, have in another order than its CPU."""
 
@@ -130,6 +131,26 @@ def test_results_of_compiled_graphs_lie_as_the_cpus(name: str) -> None:
     torch._dynamo.reset()
     case, gradients = {**CONVOLUTIONS, **OTHERS}[name], name not in IN_TRACES_ROW_BY_ROW
     _compare(case, lambda f: torch.compile(f, backend="hpu_backend"), gradients)
+
+
+@on_device("bilinear", "bicubic", "nearest", "nearest-exact", modes=("eager",))
+def test_resizing_is_one_op_of_a_compiled_graph_of_any_size(mode: str) -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("hpu_backend")
+    functions = [
+        lambda x: F.interpolate(x * 2, scale_factor=2, mode=mode).relu(),
+        lambda x: F.interpolate(x * 2, size=(9, 7), mode=mode).relu(),
+        lambda x: F.interpolate(x * 2, scale_factor=(1.5, 2.25), mode=mode).relu(),
+    ]
+    for k, f in enumerate(functions, 1):
+        run = torch.compile(f, backend=counter)
+        for batch, height in ((2, 6), (3, 6), (4, 6), (5, 6)):
+            x = torch.randn(batch, 3, height, 5)
+            for got, want in zip(_results(run, [_there(x)]), _results(f, [x]), strict=True):
+                torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
+        assert counter.frame_count <= 2 * k
 
 
 def _heads(order: str, lengths: tuple[int, int, int] = (5, 5, 4)) -> list[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,6 +44,54 @@ _FOLLOW_FIRST = ("channel_shuffle", "pixel_unshuffle")
 """Ops without a row whose results have the memory format of their first argument, and PyTorch's traces row by row."""
 
 
+_IN_ROWS = "upsample_bicubic2d_backward", "upsample_nearest3d_backward", "_upsample_nearest_exact3d_backward"
+"""Gradients that the CPU has row by row, whatever the format of their pictures."""
+_KEYS = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+@functools.cache
+def _upsampled() -> list[Any]:
+    """Overloads that traces take apart into gathers, and their gradients into scatters, before a backend sees them."""
+    found = []
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        op = name.removeprefix("aten::")
+        if op.startswith(("upsample_", "_upsample_nearest_exact")) and not op.endswith("out"):
+            overload = overload_of(op)
+            if any(key in overload.py_kernels for key in _KEYS):
+                found.append(overload)
+    return found
+
+
+@contextlib.contextmanager
+def whole_upsampling() -> Iterator[None]:
+    """Has traces keep these as they are; the device has a row for each."""
+    kept = [(overload, dict(overload.py_kernels)) for overload in _upsampled()]
+    for overload, kernels in kept:
+        for key in _KEYS:
+            if kernels.get(key) is not None:
+                del overload.py_kernels[key]
+                if overload._overloadname == "vec":
+                    overload.py_kernels[key] = functools.partial(_sized, overload)
+        overload._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for overload, kernels in kept:
+            overload.py_kernels.update(kernels)
+            overload._dispatch_cache.clear()
+
+
+def _sized(overload: Any, *args: Any, **kwargs: Any) -> Any:
+    """The overload that takes sizes and factors, for one that takes either; PyTorch's takes no symbols."""
+    given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | kwargs
+    x, sizes, scales = given["input"], given["output_size"], given["scale_factors"]
+    if sizes is None:
+        pairs = zip(x.shape[2:], scales, strict=True)
+        sizes = [n * int(s) if s == int(s) else torch.sym_int(n * s) for n, s in pairs]
+    aligned = [given["align_corners"]] if "align_corners" in given else []
+    return overload.overloadpacket.default(x, sizes, *aligned, *(scales or [None] * len(sizes)))
+
+
 @functools.cache
 def _pictures() -> dict[Any, tuple[int, ...]]:
     """By overload of pictures: positions of the arguments whose memory format is the result's."""
@@ -49,6 +99,7 @@ def _pictures() -> dict[Any, tuple[int, ...]]:
 
     known = {name: row.pictures for name, row in rows().items() if row.pictures and "convolution" not in name}
     known |= dict.fromkeys(_FOLLOW_FIRST, (0,))
+    known |= {name: (0,) for name in rows() if "upsample" in name}
     return {overload_of(name): places for name, places in known.items()}
 
 
@@ -61,7 +112,13 @@ def _picture(mode: Any, overload: Any, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented
     form = format_of(*(args[k] for k in _pictures()[overload]))
     with fake_impls.in_kernel_invocation_manager(mode):
-        made = overload(*args, **kwargs)
+        if "upsample" in overload._opname:  # whose kernels for shapes take no symbols
+            shape = args[2] if "backward" in overload._opname else (*args[0].shape[:2], *args[1])
+            made = torch.empty(shape, dtype=args[0].dtype, device="meta")
+            if overload._opname in _IN_ROWS:
+                form = torch.contiguous_format
+        else:
+            made = overload(*args, **kwargs)
         if form is not torch.contiguous_format and made.dim() == (4 if form is torch.channels_last else 5):
             made = torch.empty(made.shape, dtype=made.dtype, device="meta", memory_format=form)
     return fake_tensor.FakeTensor(mode, made, device)
