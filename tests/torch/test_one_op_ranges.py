@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 from tests.torch.child import HAS_TORCH, on_device
 
@@ -158,14 +159,11 @@ def test_layers_of_other_widths_have_recipes_of_their_own() -> None:
         kinds.append(made[2] is not None)
         return made
 
-    Structures.cluster = cluster  # type: ignore[method-assign]
-    try:
+    with patch.object(Structures, "cluster", cluster):
         for width in (6, 9, 14):
             weight = torch.nn.Parameter(torch.ones(width).to("hpu"))
             weight.sin().cpu()
             with torch.no_grad():
                 weight.view(-1, 1).cos().cpu()
                 weight.tan_().cpu()
-        assert len(kinds) == 9 and not any(kinds)
-    finally:
-        Structures.cluster = known  # type: ignore[method-assign]
+    assert len(kinds) == 9 and not any(kinds)

@@ -70,10 +70,14 @@ def test_what_is_skipped_is_there_and_has_a_reason() -> None:
 
 @needs_torch
 @needs_expecttest
-def test_the_page_says_what_is_skipped() -> None:
+def test_the_page_says_what_is_skipped_and_how_many_rows_there_are() -> None:
+    from habana_tf.torch.ops.table import rows
     from tests.torch import opinfo_report
+    from tests.torch.rows import SAMPLES
 
     page = opinfo_report.documented()
     if f"With {opinfo_report.release()}," not in page:
         pytest.skip("docs/torch.md has the numbers of another release of PyTorch")
     assert opinfo_report.totals() in page, "make docs-torch"
+    counts = f"of the {len(rows())} rows of [the table](torch-ops.md); {len(SAMPLES)} have samples"
+    assert counts in page, "make docs-torch"
