@@ -48,7 +48,7 @@ def registrations() -> list[Registration]:
     for op in variable_ops:
         for combination in kernels.cpu_types(op):
             ours = have.setdefault(op, [])
-            if any(stand_ins.overlap(combination, other) for other in ours) or kernels.has_default(op, combination):
+            if any(_overlap(combination, other) for other in ours) or kernels.has_default(op, combination):
                 continue
             ours.append(combination)
             host = sorted(_host_arguments(op, combination))
@@ -77,6 +77,11 @@ def _kernel(types: list[tuple[str, int]], host: list[str], kind: str) -> opdefs.
     priority = opdefs.STAND_IN if kind == "stock" else 0
     allowed = tuple((name, frozenset({dtype})) for name, dtype in types)
     return opdefs.OpKernel("HPU", allowed, (), frozenset(host), "", priority)
+
+
+def _overlap(a: dict[str, int], b: dict[str, int]) -> bool:
+    """Whether two kernels with these type constraints could match the same node."""
+    return all(b[name] == dtype for name, dtype in a.items() if name in b)
 
 
 def _host_arguments(op: str, types: dict[str, int]) -> Iterable[str]:

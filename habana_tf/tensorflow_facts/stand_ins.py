@@ -6,11 +6,9 @@ may not choose another device: in sessions without soft placement, where an op i
 bodies of functions that are not placed op by op.
 
 So for every combination of op and element types that TensorFlow has for GPUs and for CPUs, and neither HPU nor every
-device has, there is an HPU kernel that stands in. So there is, whether GPUs have it or not, for what is in host memory
-on any device: strings (the name of a device that `tf.data` puts beside `prefetch_to_device`, of a file, of a summary),
-variables by reference of any type, ops that only graphs have. Its priority is below the CPU's: where the program leaves
-the choice, the placer chooses the CPU as before. In a placed graph the graph pass moves the node to the CPU
-(`graph/placement.py`); elsewhere the kernel runs TensorFlow's CPU kernel (`kernels/plugin/stock.h`).
+device has, there is an HPU kernel that stands in. Its priority is below the CPU's: where the program leaves the choice,
+the placer chooses the CPU as before. In a placed graph the graph pass moves the node to the CPU (`graph/placement.py`);
+elsewhere the kernel runs TensorFlow's CPU kernel (`kernels/plugin/stock.h`).
 
 Which ops GPUs have is read from the kernels of this process. TensorFlow's wheels that know no GPU list none: there the
 CPU's kernels are taken of the ops that HPU has for other element types.
@@ -18,19 +16,15 @@ CPU's kernels are taken of the ops that HPU has for other element types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Callable
 from typing import Any
 
 from habana_tf.tensorflow_facts import opdefs
-from habana_tf.tensorflow_facts.opdefs import INT32, RESOURCE, STRING, VARIANT
+from habana_tf.tensorflow_facts.opdefs import RESOURCE, STRING, VARIANT
 
 _NONE = ("_", "Xla", "Nccl", "Cudnn", "Collective", "TRT", "Anonymous")
 """Ops that are no program's to place (made by TensorFlow itself), or whose work is another device's; anonymous
 iterators are made by eager code only, which finds a device by itself."""
-
-_OF_GRAPHS = frozenset({"OneShotIterator", "Print", "PyFunc", "PyFuncStateless"})
-"""Ops that only graphs have, which the graph pass sees. Other ops on resources would be found on HPU by eager code."""
 
 used: dict[str, set[str]] = {}
 """Ops that ran by a kernel that stands in, with what they ran on: the element types of their attributes."""
@@ -80,51 +74,7 @@ def select(
                 if host is None:
                     host = read.host if gpu else hosts(op)
                 out.setdefault((op, tuple(sorted(types.items()))), host)
-    of_op: dict[str, list[dict[str, int]]] = {}
-    for op, known in out:
-        of_op.setdefault(op, []).append(dict(known))
-    for op, found in cpu.items():
-        facts = None if op.startswith(_NONE) else opdefs.facts(op)
-        given = {arg.type for arg in facts.arguments()} if facts else {RESOURCE}
-        if facts is None or (RESOURCE in given and op not in _OF_GRAPHS and not facts.has_references()):
-            continue
-        strings = any(STRING in facts.allowed.get(name, (STRING,)) for name in facts.type_attrs)
-        every = facts.has_references() or op in _OF_GRAPHS or (STRING in given and VARIANT not in given)
-        if not (every or strings):
-            continue
-        others = of_op.get(op, [])
-        for types in _of_the_host(facts, found, every):
-            if not has(op, types) and not any(overlap(types, other) for other in others):
-                others.append(types)
-                out[op, tuple(sorted(types.items()))] = _host_arguments(facts, types)
     return [(op, dict(types), host) for (op, types), host in out.items()]
-
-
-def _of_the_host(facts: opdefs.OpFacts, kernels: list[Any], every: bool) -> Iterator[dict[str, int]]:
-    """The element types of an op's CPU kernels, all or those with strings. A kernel for any type counts as one for each
-    that the op allows."""
-    for kernel in map(opdefs.kernel, kernels):
-        names = kernel.attrs()
-        free = [name for name in facts.type_attrs if name not in names]
-        choices = [sorted(facts.allowed.get(name) or range(1, opdefs.LAST_C_TYPE + 1)) for name in free]
-        if len(free) > 1:  # of conversions: only one of their types is the host's
-            continue
-        for known in kernel.combinations():
-            for more in product(*choices):
-                combination = (*known, *more)
-                if every or STRING in combination:
-                    yield dict(zip((*names, *free), combination, strict=True))
-
-
-def overlap(a: dict[str, int], b: dict[str, int]) -> bool:
-    """Whether two kernels with these type constraints could match the same node."""
-    return all(b[name] == dtype for name, dtype in a.items() if name in b)
-
-
-def _host_arguments(facts: opdefs.OpFacts, types: dict[str, int]) -> frozenset[str]:
-    """The arguments of an op that are in host memory on every device, by their element types."""
-    kept = (STRING, RESOURCE, VARIANT, INT32)
-    return frozenset(a.name for a in facts.arguments() if (a.type or types.get(a.type_attr)) in kept)
 
 
 def _known(kernels: list[Any]) -> dict[tuple[str, ...], set[tuple[int, ...]]]:
