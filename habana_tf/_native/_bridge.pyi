@@ -38,8 +38,7 @@ def make_program(
     ] = (),
     customs: Sequence[tuple[object, ...]] = (),
     in_place: Sequence[tuple[int, int]] = (),
-    index_checks: Sequence[tuple[int, bool, int, str]] = (),
-    bad_index_is_error: bool = False,
+    index_checks: Sequence[tuple[int, bool, int, bool, str]] = (),
 ) -> Program:
     """A program of machine code; `numbers`: what tells it from the other programs of its recipe (see RecipeData)."""
 

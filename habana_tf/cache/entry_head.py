@@ -11,7 +11,7 @@ from typing import Any
 
 from habana_tf.cache.key import Key, canonical, understood, whole
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Another one for every change of what an entry has, a new field of its head included: a version reads its own only."""
 PREFIX_BYTES = 48
 _DIGEST_AT = 16

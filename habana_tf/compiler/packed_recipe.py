@@ -51,7 +51,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
         ],
         "checks": [
             [x.buffer, x.dtype.label, x.check.origin, x.check.argument, pack_extent(x.check.bound),
-             pack_extent(x.check.count)]
+             pack_extent(x.check.count), x.check.refused]
             for x in recipe.checks
         ],
     }  # fmt: skip
@@ -119,9 +119,11 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
         ],
         checks=[
             CheckedIndices(
-                buffer, from_label(d), IndexCheck(origin, argument, unpack_extent(bound), unpack_extent(count))
+                buffer,
+                from_label(d),
+                IndexCheck(origin, argument, unpack_extent(bound), unpack_extent(count), refused),
             )
-            for buffer, d, origin, argument, bound, count in plan["checks"]
+            for buffer, d, origin, argument, bound, count, refused in plan["checks"]
         ],
         described=sections.get("kernels", b""),
         stored=True,

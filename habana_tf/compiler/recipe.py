@@ -174,10 +174,9 @@ def bind(
     numbers = list(dims)
     checked = bool(recipe.customs) and settings.HABANA_SIM_CHECK_KERNELS.get()
     checks = _bound_checks(recipe, numbers, ops)
-    fatal = bool(checks) and settings.HABANA_SIM_CHECK_INDICES.get() == "error"
     bound_to = [*numbers, *(n for shape in shapes or () for n in (-len(shape), *shape))]
     if checks:  # other messages are another program
-        bound_to += [fatal, zlib.crc32("\0".join(what for *_, what in checks).encode())]
+        bound_to.append(zlib.crc32("\0".join(f"{fails}{what}" for *_, fails, what in checks).encode()))
     data = _linked(recipe, target)
     if (alive := data.find(bound_to)) is not None:
         return alive
@@ -213,7 +212,7 @@ def bind(
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
         recipe.name, calls, buffers, outputs, total, states, recipe.copies, data, bound_to, loops,
-        [(*_custom(call), checked) for call in recipe.customs], recipe.in_place, checks, fatal,
+        [(*_custom(call), checked) for call in recipe.customs], recipe.in_place, checks,
     )  # fmt: skip
 
 
@@ -231,14 +230,17 @@ def _linked(recipe: Recipe, target: Any) -> RecipeData:
         return recipe.data
 
 
-def _bound_checks(recipe: Recipe, numbers: list[int], ops: Sequence[str]) -> list[tuple[int, bool, int, str]]:
-    """(buffer, whether its type is signed, bound, description) of the checks of at least one index."""
+def _bound_checks(recipe: Recipe, numbers: list[int], ops: Sequence[str]) -> list[tuple[int, bool, int, bool, str]]:
+    """(buffer, whether its type is signed, bound, whether it fails the launch, description) of the checks of at least
+    one index."""
     found = []
+    all_fail = bool(recipe.checks) and settings.HABANA_SIM_CHECK_INDICES.get() == "error"
     for x in recipe.checks:
         if ext.evaluate(x.check.count, numbers):
             op = ops[x.check.origin] if ops else f"op {x.check.origin}"
             bound = ext.evaluate(x.check.bound, numbers)
-            found.append((x.buffer, x.dtype.kind == "i", bound, f"{op}: {x.check.argument}"))
+            fails = all_fail or x.check.refused
+            found.append((x.buffer, x.dtype.kind == "i", bound, fails, f"{op}: {x.check.argument}"))
     return found
 
 

@@ -180,13 +180,15 @@ class IndexCheck:
     """A bounds check, made at run time on one of a program's last outputs: the largest index in an op's argument.
 
     Indices must be below `bound`. The output is unsigned where negative indices are errors, too: they are large then.
-    origin: the op's number in the cluster. count: number of indices; if it is 0 the output is meaningless.
+    origin: the op's number in the cluster. count: number of indices; if it is 0 the output is meaningless. refused:
+    whether a launch that meets such an index fails, and not only warns.
     """
 
     origin: int
     argument: str
     bound: Extent
     count: Extent
+    refused: bool = False
 
 
 @dataclass(eq=False)

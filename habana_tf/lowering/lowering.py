@@ -104,9 +104,14 @@ class Lowering:
         """How many 128-bit samples one execution of this op takes from its state."""
         self.context.states[self.context.stateful.index(self.index)] = samples
 
-    def in_range(self, argument: str, indices: Node, bound: Extent, negative: bool = False) -> None:
+    def in_range(
+        self, argument: str, indices: Node, bound: Extent, negative: bool = False, refused: bool = False
+    ) -> None:
         """Has each launch look whether all `indices`, which the op is given as `argument`, are below `bound`, and not
-        negative, which with `negative` they may be. Indices that are known at compile time are looked at here."""
+        negative, which with `negative` they may be. Indices that are known at compile time are looked at here.
+
+        refused: such an index fails the launch, whatever HABANA_SIM_CHECK_INDICES says but `off`.
+        """
         checks = self.context.checks
         if checks is None:
             return
@@ -121,7 +126,7 @@ class Lowering:
             numbers = b.cast(numbers, DType.U32 if numbers.dtype.bits == 32 else DType.U64)
         largest = b.reduce("max", b.reshape(numbers, (numbers.numel,)), [0])
         if all((node, check.bound) != (largest, bound) for node, check in checks):
-            checks.append((largest, IndexCheck(b.origin, argument, bound, numbers.numel)))
+            checks.append((largest, IndexCheck(b.origin, argument, bound, numbers.numel, refused)))
 
     def error(self, reason: str) -> LoweringError:
         """What to raise for arguments that the op refuses."""

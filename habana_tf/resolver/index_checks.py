@@ -3,7 +3,7 @@
 Kernels go on with such an index, as on a card: a gather gives 0 for it, a scatter leaves it out. The program of a
 cluster also computes the largest of the indices of each op, negative ones counting as large (`Lowering.in_range`). The
 runtime looks at these numbers after a launch; what it finds is a warning, once per program, or the launch's error
-(HABANA_SIM_CHECK_INDICES).
+(HABANA_SIM_CHECK_INDICES, or a check whose value is refused in any case).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INVALID_ARGUMENT = 3
 
 
 class OutOfRange(IndexError):
-    """HABANA_SIM_CHECK_INDICES=error, and an interpreted launch met an index out of range."""
+    """An interpreted launch met an index out of range, which is an error."""
 
     status_code = INVALID_ARGUMENT
 
@@ -45,7 +45,7 @@ def look(program: Program, largest: Sequence[Any], source: Provenance) -> None:
         if ext.evaluate(check.count, []) and int(value) >= bound:
             signed = int(value.astype(value.dtype.name.removeprefix("u")))
             text = f"{ops[check.origin]}: {check.argument} = {signed} is not in [0, {bound})"
-            if settings.HABANA_SIM_CHECK_INDICES.get() == "error":
+            if check.refused or settings.HABANA_SIM_CHECK_INDICES.get() == "error":
                 raise OutOfRange(text)
             return warn(text)
     return None

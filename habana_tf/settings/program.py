@@ -115,8 +115,8 @@ HABANA_SIM_UPDATE_IN_PLACE = Setting(
 )
 HABANA_SIM_CHECK_INDICES = Setting(
     "HABANA_SIM_CHECK_INDICES", "warn", kind.choice("warn", "error", "off"),
-    "What a launch does about an index or a label out of range, and under PyTorch about weights to draw by and targets "
-    "that its CPU refuses: one warning, the framework's error, or nothing.",
+    "What a launch does about an index or a label out of range: one warning, the framework's error, or nothing. "
+    "Weights to draw by and targets that PyTorch's CPU refuses are its error in any case; off leaves them out, too.",
 )
 HABANA_SIM_CHECK_KERNELS = Setting(
     "HABANA_SIM_CHECK_KERNELS", False, kind.SWITCH,

@@ -5,7 +5,8 @@ finds one such value; after the launch the runtime adds it and its bound:
 
     embedding 'Net/words/embedding_0': IndexError: index out of range in self = 9 is not in [0, 5)
 
-Here that becomes PyTorch's exception, or one warning, with the line of the user's program that called the op.
+Here that becomes PyTorch's exception, with the line of the user's program that called the op. Of an index it is one
+warning, unless HABANA_SIM_CHECK_INDICES asks for the exception: a card goes on there, with a result that is of use.
 """
 
 from __future__ import annotations
@@ -59,7 +60,6 @@ class OutOfRange:
     def warning(self) -> str:
         """What is said where the program goes on."""
         return (
-            f"{self.where}: {self.words}; HPU goes on as a card does (a read gives 0, a write is left out, a loss or a "
-            f"drawing means nothing), PyTorch's CPU raises {self.kind}: HABANA_SIM_CHECK_INDICES=error "
-            "makes it one here, off says nothing"
+            f"{self.where}: {self.words}; HPU goes on as a card does (a read gives 0, a write is left out, a loss is 0)"
+            f", PyTorch's CPU raises {self.kind}: HABANA_SIM_CHECK_INDICES=error makes it one here, off says nothing"
         )

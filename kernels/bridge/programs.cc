@@ -42,7 +42,7 @@ using CustomTuple =
                std::vector<CustomAttrTuple>, int64_t, int64_t, bool>;
 
 // buffer, whether its type has a sign, bound, what the index is
-using IndexCheckTuple = std::tuple<int, bool, uint64_t, std::string>;
+using IndexCheckTuple = std::tuple<int, bool, uint64_t, bool, std::string>;
 
 using Shared = std::shared_ptr<RecipeData>;
 
@@ -113,7 +113,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          const std::vector<CopyTuple>& copies, const Shared* data,
                          const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
                          const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place,
-                         const std::vector<IndexCheckTuple>& index_checks, bool bad_index_is_error) {
+                         const std::vector<IndexCheckTuple>& index_checks) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
@@ -138,10 +138,9 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   }
   for (const LoopTuple& loop : loops) program->loops.push_back(LoopOf(loop));
   for (const CustomTuple& kernel : customs) program->customs.push_back(CustomOf(kernel));
-  for (const auto& [buffer, is_signed, bound, what] : index_checks) {
-    program->index_checks.push_back({buffer, is_signed, bound, what});
+  for (const auto& [buffer, is_signed, bound, is_error, what] : index_checks) {
+    program->index_checks.push_back({buffer, is_signed, bound, is_error, what});
   }
-  program->bad_index_is_error = bad_index_is_error;
   const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());
   return {data == nullptr ? std::move(program) : (*data)->Add(numbers, std::move(program))};
@@ -271,7 +270,7 @@ void DefinePrograms(nb::module_& m) {
         nb::arg("copies") = std::vector<CopyTuple>(), nb::arg("data").none() = nb::none(),
         nb::arg("numbers") = std::vector<int64_t>(), nb::arg("loops") = std::vector<LoopTuple>(),
         nb::arg("customs") = std::vector<CustomTuple>(), nb::arg("in_place") = std::vector<UpdateTuple>(),
-        nb::arg("index_checks") = std::vector<IndexCheckTuple>(), nb::arg("bad_index_is_error") = false);
+        nb::arg("index_checks") = std::vector<IndexCheckTuple>());
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
   m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());

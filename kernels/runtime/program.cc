@@ -137,8 +137,9 @@ Program::Program()
 
 Program::~Program() { Leave(this); }
 
-std::string Program::BadIndex(const std::vector<char*>& bases) const {
+std::string Program::BadIndex(const std::vector<char*>& bases, bool errors) const {
   for (const IndexCheck& check : index_checks) {
+    if (check.is_error != errors) continue;
     const auto at = static_cast<size_t>(check.buffer);
     const bool wide = buffers[at].nbytes == 8;
     uint32_t low = 0;
@@ -221,8 +222,9 @@ Status Program::RunCalls(const LaunchArgs& args, bool recorded, int32_t* made, i
   }
   if (!customs.empty()) HABANA_RETURN_IF_ERROR(errors.status());
   if (index_checks.empty()) return {};
-  const std::string bad = BadIndex(bases);
-  if (!bad.empty() && bad_index_is_error) return Status(Code::kInvalidArgument, bad);
+  std::string bad = BadIndex(bases, true);
+  if (!bad.empty()) return Status(Code::kInvalidArgument, bad);
+  bad = BadIndex(bases, false);
   if (!bad.empty() && args.warning != nullptr && !warned.exchange(true)) *args.warning = bad;
   return {};
 }

@@ -112,6 +112,7 @@ struct IndexCheck {
   int buffer;
   bool is_signed;
   uint64_t bound;
+  bool is_error;     // of the launch; else a warning
   std::string what;  // op, node and argument
 };
 
@@ -187,7 +188,6 @@ class HABANA_EXPORT Program {
   std::vector<Loop> loops;  // by `first`, outer ones before inner ones
   std::vector<CustomKernel> customs;
   std::vector<IndexCheck> index_checks;
-  bool bad_index_is_error = false;
   size_t workspace = 0;
   InterpretedBody body;              // set for interpreted programs only
   std::shared_ptr<RecipeData> data;  // null where there are neither constants nor code to be kept
@@ -208,8 +208,9 @@ class HABANA_EXPORT Program {
   Status Place(const LaunchArgs& args, const std::vector<RandomState>& states, CustomErrors* errors,
                std::vector<char*>* bases) const;
   Status RunCalls(const LaunchArgs& args, bool recorded, int32_t* made, int* threads) const;
-  // What is wrong with the indices of a launch, by the addresses of its buffers; empty if nothing is.
-  std::string BadIndex(const std::vector<char*>& bases) const;
+  // What is wrong with the indices of a launch, by the addresses of its buffers; empty if nothing is. errors:
+  // looks at the checks that fail the launch, else at those that warn.
+  std::string BadIndex(const std::vector<char*>& bases, bool errors) const;
 };
 
 }  // namespace habana

@@ -19,7 +19,7 @@ from habana_tf.cache.reader import Reader
 
 
 def _put(root: Path, data: bytes, digest: str) -> None:
-    shard = root / "v5" / digest[:2]
+    shard = root / "v6" / digest[:2]
     shard.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = shard / f"dense-{digest}.recipe"
     path.write_bytes(data)

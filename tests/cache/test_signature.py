@@ -160,7 +160,7 @@ def test_a_team_shares_a_directory(root: Path, signing: Store, entry: Entry, mak
     root.chmod(0o2770)
     assert signing.write(entry)
     forged = make_entry(seed=1)
-    (shard := root / "v5" / forged.digest[:2]).mkdir()
+    (shard := root / "v6" / forged.digest[:2]).mkdir()
     (shard / f"x-{forged.digest}.recipe").write_bytes(encode(forged))
     for path in [root, *root.rglob("*")]:
         os.chown(path, 60001, 60001)

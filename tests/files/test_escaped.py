@@ -56,15 +56,15 @@ def test_messages_of_the_cache(root: Path, caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.WARNING):
         assert store.read(digest) is None
     assert "is damaged" in caplog.text and is_clean(caplog.records[0].getMessage())
-    shutil.rmtree(root / "v5")
-    (root / "v5").symlink_to(root)
+    shutil.rmtree(root / "v6")
+    (root / "v6").symlink_to(root)
     with caplog.at_level(logging.WARNING):
         assert store.read(digest) is None
     assert "symbolic link" in caplog.text and is_clean(caplog.records[-1].getMessage())
     with (
         pytest.raises(trust.Refused) as raised,
         trust.root_directory(str(root), create=False) as opened,
-        trust.regular_file("v5", opened),
+        trust.regular_file("v6", opened),
     ):
         pass
     assert is_clean(str(raised.value))

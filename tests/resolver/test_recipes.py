@@ -195,7 +195,7 @@ def test_a_recipe_of_another_version_is_a_miss(
     monkeypatch.setattr("habana_tf.resolver.keys.compiler_version", lambda: "another")
     _run(_program(written(DENSE), SHAPES), SHAPES)
     assert cache.stats().counts().compiled == 1
-    assert FORMAT_VERSION == 5 and not caplog.text
+    assert FORMAT_VERSION == 6 and not caplog.text
 
 
 def test_a_program_runs_on_when_its_recipe_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

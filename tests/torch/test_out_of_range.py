@@ -70,7 +70,8 @@ def test_a_value_that_the_cpu_refuses(name: str) -> None:
             op(torch.tensor(right, device="hpu")).cpu()
             assert not texts
             found = [_raised(lambda op=op, wrong=wrong: op(torch.tensor(wrong, device="hpu"))) for _ in range(2)]
-        if value == "error":
+        refused = "index" not in str(wanted) and "Target" not in str(wanted)
+        if value == "error" or refused and value == "warn":
             assert [type(f) for f in found] == [type(wanted)] * 2, (wanted, found)
             words = re.split(r"\.  \(Could| \(encountering| for dimension", str(wanted))[0]  # brackets move axes first
             assert words in str(found[0]) and "test_out_of_range.py:" in str(found[0])

@@ -46,10 +46,10 @@ has the overload for them. Other types (float64, float16, complex numbers, wide 
 overloads run on PyTorch's CPU kernels, on the same memory: once with a line that says which and why, and counted in
 `placement_report()`. `PT_HPU_PLACE_ON_CPU` keeps overloads there.
 
-What differs from the CPU: denormal numbers count as 0; integers divided by zero give 0 and no error; of an index out
-of range, and of other values that the CPU refuses, the program says a line once, or raises when it runs, not when the
-op is called ([Values that the CPU refuses](torch.md#values-that-the-cpu-refuses)); random numbers are those of a Philox
-stream, seeded by `torch.manual_seed` or `torch.hpu.manual_seed`, and not the CPU generator's; the statistics that
+What differs from the CPU: denormal numbers count as 0; integers divided by zero give 0 and no error; an index out of
+range is a warning, once, and other values that the CPU refuses raise when the program runs, not when the op is called
+([Values that the CPU refuses](torch.md#values-that-the-cpu-refuses)); random numbers are those of a Philox stream,
+seeded by `torch.manual_seed` or `torch.hpu.manual_seed`, and not the CPU generator's; the statistics that
 `native_batch_norm` and `native_layer_norm` return are float32, as on other cards.
 
 This page is made by `habana-tf ops --framework torch --markdown`.

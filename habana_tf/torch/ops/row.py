@@ -165,22 +165,25 @@ class Call:
         made = row.lower(Lowering(self.context, op, self.name, [*inputs.values()], attrs, row, slices))
         return [made] if isinstance(made, Node) else list(made)
 
-    def in_range(self, words: str, indices: Node, bound: Extent, given: Node | None = None) -> None:
+    def in_range(
+        self, words: str, indices: Node, bound: Extent, given: Node | None = None, refused: bool = False
+    ) -> None:
         """Has each launch look whether all indices are in [0, bound). words: type and text of what PyTorch's CPU
-        raises, with {index} and {size}. given: the indices as the program has them, where those have been changed."""
+        raises, with {index} and {size}. given: the indices as the program has them, where those have been changed.
+        refused: as in `Lowering.in_range`."""
         b = self.b
         if given is not None and self.context.checks is not None:
             wide, zero = DType.U64, b.const(0, given.dtype)
             inside = b.binary("lt", b.cast(b.cast(indices, DType.I64), wide), b.extent(bound, wide))
             indices = b.select(inside, zero, given)
         row = Lowering(self.context, self.name, self.name, [], {}, _NO_ROW, {})
-        row.in_range(words, indices, bound)
+        row.in_range(words, indices, bound, refused=refused)
 
     def holds(self, words: str, right: Node) -> None:
-        """Has each launch look whether something holds everywhere. words: as in `in_range`."""
+        """Has each launch look whether something holds everywhere, and fail if it does not. words: as in `in_range`."""
         if self.context.checks is not None and 0 not in right.shape:
             wrong = self.b.select(right, self.b.const(0, DType.I32), self.b.const(1, DType.I32))
-            self.in_range(words, wrong, 1)
+            self.in_range(words, wrong, 1, refused=True)
 
     def refused(self, what: str) -> LoweringError:
         """What to raise for arguments that have no lowering: the op then runs on the CPU."""

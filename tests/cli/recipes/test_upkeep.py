@@ -104,7 +104,7 @@ def test_path(cached: Keys, run: Callable[..., Any], monkeypatch: pytest.MonkeyP
 
 def test_doctor(cached: Keys, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("recipes", "doctor")
-    assert result.code == 0 and "v5 (this one)" in result.out and "PROBLEM" not in result.out
+    assert result.code == 0 and "v6 (this one)" in result.out and "PROBLEM" not in result.out
     assert json.loads(run("recipes", "doctor", "--json").out)["healthy"] is True
     cached.path.chmod(0o777)
     result = run("recipes", "doctor")
