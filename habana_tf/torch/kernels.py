@@ -13,7 +13,18 @@ import torch
 
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.settings import PT_HPU_PLACE_ON_CPU
-from habana_tf.torch import attention, fallback, lists, masks, out_forms, own_kernels, own_ops, recurrent, told
+from habana_tf.torch import (
+    attention,
+    fallback,
+    lists,
+    masks,
+    out_forms,
+    own_kernels,
+    own_ops,
+    packed_sequences,
+    recurrent,
+    told,
+)
 from habana_tf.torch.api.attached import index
 from habana_tf.torch.composed import Composed
 from habana_tf.torch.deterministic import filled
@@ -80,7 +91,7 @@ class Kernels:
         self._copy, self._cast = Kernel.of(rows()["copy_"]), Kernel.of(rows()["_to_copy"])
         self._aten.impl("_to_copy", self._to_copy, _KEY)
         self._aten.impl("clone", self._to_copy, _KEY)
-        self._recurrent = recurrent.register(self._kernel)
+        self._recurrent = [*recurrent.register(self._kernel), packed_sequences.register()]
         attention.register(self._aten)
         for name, kernel_of in own_kernels.kernels(self._fallback):
             self._aten.impl(name, kernel_of, _KEY)

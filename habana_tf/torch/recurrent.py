@@ -10,6 +10,8 @@ program has as one primitive. The gradient of the recurrent weights is one produ
     dW_hh = sum over T, B of dgates' h of the step before
 
 A GRU has three gates, no c, and keeps what h adds to its new gate apart from the input's part.
+
+Sequences of different lengths are in `packed_sequences`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,11 @@ from torch.nn import functional
 NAMESPACE = "habana_tf"
 Source = Sequence[Tensor | None]
 """What the gates from a layer's input are made of: the input, its weight and its bias."""
+OneLayer = Callable[[Tensor, Sequence[Tensor], int, bool], tuple[Tensor, ...]]
+"""Gives the states of all steps, h first, of layer and direction number k; of its input, its weights, k, and whether it
+walks backwards."""
+Through = Callable[[Tensor, Sequence[Tensor], int, bool], tuple[Tensor, list[Tensor]]]
+"""Leads sequences through such a layer: gives h of all steps, and each state as it is in the end."""
 _SCHEMAS = (
     "lstm_layer(Tensor gates, Tensor weight, Tensor hx, Tensor cx, bool reverse) -> (Tensor, Tensor, Tensor)",
     "lstm_layer_backward(Tensor? grad_output, Tensor? grad_cells, Tensor weight, Tensor cx, Tensor cells, "
@@ -242,15 +249,16 @@ def lstm(
     """`torch.lstm` of a batch of equally long sequences."""
     h0, c0 = hx
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    if h0.shape != c0.shape or not _taken(x, params, *options[:2], bidirectional):
+    if h0.shape != c0.shape or not taken(x, params, *options[:2], bidirectional):
         made: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.lstm.input.decompose(x, hx, params, *options)
         return made
 
-    def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, ...]:
-        return _layer(y, weights, h0[k], c0[k], reverse)
-
-    y, (hidden, cells) = _layers(layer, x, params, *options)
+    y, (hidden, cells) = layers(_Equal(lstm_of(h0, c0)), x, params, *options)
     return y, hidden.to(h0.dtype), cells
+
+
+def lstm_of(h0: Tensor, c0: Tensor) -> OneLayer:
+    return lambda y, weights, k, reverse: _layer(y, weights, h0[k], c0[k], reverse)
 
 
 def gru(
@@ -259,10 +267,15 @@ def gru(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`torch.gru` of a batch of equally long sequences."""
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    if not _taken(x, params, *options[:2], bidirectional):
+    if not taken(x, params, *options[:2], bidirectional):
         made: tuple[Tensor, Tensor] = torch.ops.aten.gru.input.decompose(x, hx, params, *options)
         return made
 
+    y, (hidden,) = layers(_Equal(gru_of(hx)), x, params, *options)
+    return y, hidden.to(hx.dtype)
+
+
+def gru_of(hx: Tensor) -> OneLayer:
     def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, ...]:
         of_input, of_hidden, *biases = weights
         source = y, of_input, biases[0] if biases else None
@@ -271,22 +284,32 @@ def gru(
         operands = gates, of_hidden.to(gates.dtype), bias, hx[k].to(gates.dtype), reverse
         return (_gru_steps(*operands)[0] if _step_by_step() else _GruLayer.apply(*operands, *source),)
 
-    y, (hidden,) = _layers(layer, x, params, *options)
-    return y, hidden.to(hx.dtype)
+    return layer
 
 
-def _taken(x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, bidirectional: bool) -> bool:
+class _Equal:
+    """How sequences of one length go through a layer."""
+
+    def __init__(self, layer: OneLayer) -> None:
+        self.layer = layer
+
+    def __call__(self, y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+        """h of all steps, and each state as it is in the end."""
+        states = self.layer(y, weights, k, reverse)
+        return states[0], [state[0 if reverse else -1] for state in states]
+
+
+def taken(x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, bidirectional: bool) -> bool:
     """Whether a call is for layers as they are here: with a batch, and without projections."""
     each = (2 if bidirectional else 1) * (4 if has_biases else 2)
     return x.dim() == 3 and x.numel() > 0 and len(params) == num_layers * each
 
 
-def _layers(
-    layer: Callable[[Tensor, Sequence[Tensor], int, bool], tuple[Tensor, ...]], x: Tensor, params: Sequence[Tensor],
-    has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+def layers(
+    through: Through, x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float,
+    train: bool, bidirectional: bool, batch_first: bool,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-    """The last layer's h of all steps, and of each state what all layers and directions end with. layer: gives the
-    states of all steps of layer and direction number k, h first."""
+    """The last layer's h of all steps, and of each state what all layers and directions end with."""
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     y = x.transpose(0, 1) if batch_first else x
     last: list[list[Tensor]] = []
@@ -294,9 +317,9 @@ def _layers(
         outputs = []
         for reverse in (False, True)[:directions]:
             k = number * directions + reverse
-            states = layer(y, params[k * each : (k + 1) * each], k, reverse)
-            outputs.append(states[0])
-            last.append([state[0 if reverse else -1] for state in states])
+            output, ends = through(y, params[k * each : (k + 1) * each], k, reverse)
+            outputs.append(output)
+            last.append(ends)
         y = torch.cat(outputs, -1) if bidirectional else outputs[0]
         if dropout and train and number + 1 < num_layers:
             y = functional.dropout(y, dropout, True)
