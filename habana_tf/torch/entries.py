@@ -36,7 +36,9 @@ class Entries:
         default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
         slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
         runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
-        literal, self._target, self._overlaps, self._strides = kernel.row.literal, None, False, []
+        literal, self._overlaps, self._strides = kernel.row.literal, False, []
+        if self._targets:
+            self._targets = set()
         for k, a in enumerate(args):
             if isinstance(a, tensor):
                 slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
@@ -53,7 +55,7 @@ class Entries:
                 slots.append(self._scalar(a))
             else:
                 slots.append(operand(a, name in targets) if isinstance(a, tensor) else self.other(a, name in targets))
-        if self._overlaps and slots[1][0] == WHOLE:  # the places of both decide whether it is right
+        if self._overlaps and kernel.row.drops and slots[1][0] == WHOLE:  # the places of both decide if it is right
             slots[1] = operand(args[0], True)
         if self._strides:
             slots[0] = (slots[0], *self._strides)
