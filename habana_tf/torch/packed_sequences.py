@@ -47,7 +47,7 @@ class Places:
 
 class Packed:
     """How packed sequences go through a layer. shape: steps and sequences; ends: where in the padded ones the last
-    steps are; by direction rows: where in the packed ones the elements of the padded ones are, and back: the reverse."""
+    steps are; by direction rows: where in the packed ones the elements of the padded ones are; back: the reverse."""
 
     def __init__(self, layer: OneLayer, counts: Tensor, device: torch.device) -> None:
         self.layer = layer
