@@ -44,11 +44,11 @@ class Row:
     writes: arguments that it writes and whose annotation in PyTorch's schema does not say so. stock: the overload by
     which other devices have it, where it is one for devices like this only; given: its arguments, from the row's.
     drops: the old contents of its first argument, which it writes, are not read. floats: it takes floating-point
-    numbers only; other types have CPU kernels. mixed: it takes types that other cards take and PyTorch's CPU does
-    not: integers where that has no kernel for them, float32 beside bfloat16. pictures: positions of operands whose
-    memory format, channels last or not, is the result's. in_rows: its results lie row by row however its operands lie.
-    amounts: positions of arguments whose
-    numbers are sizes, so that another one may be of one range with it: of a padding, say, and not an axis.
+    numbers only; other types have CPU kernels. mixed: it takes types that other cards take and PyTorch's CPU does not:
+    integers where that has no kernel for them, float32 beside bfloat16. pictures: positions of operands whose memory
+    format, channels last or not, is the result's. in_rows: its results lie row by row however its operands lie.
+    amounts: positions of arguments whose numbers are sizes, so that another one may be of one range with it: of a
+    padding, say, and not an axis.
     """
 
     name: str
