@@ -208,6 +208,8 @@ SUMMED_BLOCKS = 2048
 """Blocks, at most: both chains of additions grow with the root of the number of updates from here on."""
 SUMMED_NUMBERS = 32768
 """Numbers of a part on the stack, at most: 128 KiB."""
+SORT_DIGITS = 1024
+"""Elements that are sorted digit by digit at least, and not by merging."""
 SORT_SELECTS = 4
 """How many times as many elements as are wanted there must be for it to be worth leaving the others out."""
 SORT_WORDS = 256

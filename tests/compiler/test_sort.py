@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from habana_tf._native import _bridge
+from habana_tf.compiler.compile import compile_program
+from habana_tf.compiler.costs import SORT_DIGITS
+from habana_tf.compiler.recipe import bind
+from habana_tf.hardware.cpu import target
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
@@ -37,20 +45,41 @@ def positions(x: np.ndarray, dtype: DType, axis: int, descending: bool, first: i
 def test_order(dtype: DType, data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3))
     axis = data.draw(st.integers(0, len(shape) - 1))
-    numbers = np.random.default_rng(data.draw(st.integers(0, 99)))
-    few = data.draw(st.booleans())  # many ties
+    x = drawn(np.random.default_rng(data.draw(st.integers(0, 99))), dtype, shape, data.draw(st.booleans()))
+    for descending in (False, True):
+        np.testing.assert_array_equal(positions(x, dtype, axis, descending), order(x, axis, descending))
+
+
+def drawn(numbers: np.random.Generator, dtype: DType, shape: Sequence[int], few: bool) -> np.ndarray:
+    """Elements of all kinds; of few different ones, with many ties."""
     if dtype.is_float:
         x = numbers.integers(-3, 3, shape) if few else numbers.normal(size=shape)
         x = np.where(numbers.random(shape) < 0.1, np.nan, np.where(numbers.random(shape) < 0.1, -0.0, x))
-        x = np.where(numbers.random(shape) < 0.05, np.inf, x).astype(np.float32).astype(dtype.numpy)
-    elif dtype is DType.BOOL:
-        x = numbers.random(shape) < 0.5
-    else:
-        info = np.iinfo(dtype.numpy)
-        low, high = (0, 4) if few else (info.min, info.max)
-        x = numbers.integers(low, high, shape, dtype=dtype.numpy, endpoint=True)
-    for descending in (False, True):
-        np.testing.assert_array_equal(positions(x, dtype, axis, descending), order(x, axis, descending))
+        return np.where(numbers.random(shape) < 0.05, np.inf, x).astype(np.float32).astype(dtype.numpy)
+    if dtype is DType.BOOL:
+        return numbers.random(shape) < 0.5
+    info = np.iinfo(dtype.numpy)
+    low, high = (0, 4) if few else (info.min, info.max)
+    return numbers.integers(low, high, shape, dtype=dtype.numpy, endpoint=True)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_lines_that_are_sorted_by_digits(dtype: DType) -> None:
+    """As long as they have to be for it, longer, and all alike; with a symbol for the length shorter ones, too."""
+    rng, length = np.random.default_rng(3), ext.sym(0)
+    b = Builder()
+    given = b.input((length, 3), dtype)
+    several = Program(b.inputs, [b.sort(given, 0, descending) for descending in (False, True)])
+    recipe = compile_program(several, "test", goal := target())
+    for few in (False, True):
+        for n in (SORT_DIGITS, SORT_DIGITS + 77, SORT_DIGITS - 1, 1, 5000):
+            x = drawn(rng, dtype, (n, 3), few)
+            x[:, 2] = x[0, 2]
+            made = _bridge.run_program(bind(recipe, [n], None, goal), [x], [])
+            for descending, found in zip((False, True), made, strict=True):
+                want = order(x, 0, descending)
+                np.testing.assert_array_equal(found.view(np.int32).reshape(n, 3), want)
+                np.testing.assert_array_equal(positions(x, dtype, 0, descending), want)
 
 
 def test_long_and_empty_lines() -> None:

@@ -1,12 +1,13 @@
-"""Code of SORT: a stable merge sort of positions, a work item per line.
+"""Code of SORT: a stable sort of positions, a work item per line.
 
 Each element becomes an integer with a key, monotonic in its value, in the upper bits and its position in the lower
 ones. All are distinct, so the sort is stable, and positions move with their keys:
 
     word = key << bits of the key | position          i64 for elements of up to 32 bits, i128 for 64
 
-Runs of 1, 2, 4, ... words are merged back and forth between two arrays, without branches. NaN is larger than every
-number, and -0 equals 0. A descending sort inverts the keys.
+Few are sorted by merging: runs of 1, 2, 4, ... words go back and forth between two arrays, without branches. Many are
+sorted by the digits of their keys, from the lowest on. NaN is larger than every number, and -0 equals 0. A descending
+sort inverts the keys.
 
 For top-k of many elements only candidates are kept, and sorted from time to time.
 """
@@ -20,7 +21,7 @@ from habana_tf.compiler.code import WorkShare
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.lanes import register_type
-from habana_tf.compiler.costs import SORT_SELECTS, SORT_STRETCH, SORT_WORDS, THREAD_SORTED
+from habana_tf.compiler.costs import SORT_DIGITS, SORT_SELECTS, SORT_STRETCH, SORT_WORDS, THREAD_SORTED
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
@@ -42,6 +43,8 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
     ev.preload(len(memory))
     arrays = [fn.buffer(len(memory)), fn.buffer(len(memory) + 1)]
     least = None if few is None else _Least(fn, word, few)
+    many = least is None and (not isinstance(n, int) or n >= SORT_DIGITS)
+    digits = _Digits(fn, word) if many else None
     room: Extent = n if least is None else least.room
     length = ev.number(n)
 
@@ -63,7 +66,7 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
         if least is None:
             with fn.loop("0", length) as loop, ev.scope():
                 words.store(0, loop.index, element(loop.index))
-            final = words.merge(length, n if isinstance(n, int) else None)
+            final = _sorted(words, digits, length, n)
         else:
             final = least.find(ev, words, element, length)
         with fn.loop("0", ev.number(node.shape[axis])) as loop, ev.scope():
@@ -77,8 +80,21 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
     return WorkShare(rows, grain, (space, space))
 
 
+def _sorted(words: _Words, digits: _Digits | None, length: Value, n: Extent) -> Value:
+    """The array with the words in order. n: `length` as an extent; a symbol's value decides which way it takes."""
+    if digits is None or isinstance(n, int):
+        return words.merge(length, n if isinstance(n, int) else None) if digits is None else digits.sort(words, length)
+    fn = words.fn
+    few = fn.less(length, str(SORT_DIGITS))
+    with fn.when(few):
+        fn.store("ptr", words.merge(length), digits.sorted, 8)
+    with fn.when(fn.op(f"xor i1 {few}, true")):
+        fn.store("ptr", digits.sort(words, length), digits.sorted, 8)
+    return fn.load("ptr", digits.sorted, 8)
+
+
 class _Words:
-    """The two arrays of words of a merge sort."""
+    """The two arrays of words of a sort."""
 
     def __init__(self, fn: Function, word: str, arrays: list[Value]) -> None:
         self.fn, self.word, self.arrays = fn, word, arrays
@@ -119,6 +135,69 @@ class _Words:
             return arrays[int(passes) % 2]
         odd = fn.op(f"trunc i64 {passes} to i1")
         return fn.op(f"select i1 {odd}, ptr {arrays[1]}, ptr {arrays[0]}")
+
+
+class _Digits:
+    """A radix sort by keys, whose digits are bytes. Words come in the order of their positions, and those of equal
+    digits keep their order, so that positions need no look. A digit that all keys have in common is left out.
+
+    Create it in the entry block, for its stack variables.
+    """
+
+    def __init__(self, fn: Function, word: str) -> None:
+        self.fn, self.word, self.bits = fn, word, int(word[1:]) // 2
+        self._digits = self.bits // 8
+        self._counts = fn.op(f"alloca [{256 * self._digits} x i64], align 64")  # by digit and value
+        self._places = fn.op("alloca [256 x i64], align 64")  # by value: where the next word with it goes
+        self.sorted = fn.op("alloca ptr, align 8")  # for `_sorted`
+
+    def sort(self, words: _Words, length: Value) -> Value:
+        """The array with the words in order."""
+        fn = self.fn
+        self._count(words, length)
+        with fn.loop("0", str(self._digits), 1, [("ptr", array) for array in words.arrays]) as digit:
+            source, target = digit.carried
+            alike = self._place(digit.index, length)
+            shift = fn.add(fn.mul(digit.index, 8), str(self.bits))
+            with fn.loop("0", fn.op(f"select i1 {alike}, i64 0, i64 {length}")) as each:
+                word = words.load(source, each.index)
+                slot = fn.offset(self._places, "i64", self._value(word, shift))
+                place = fn.load("i64", slot, 8)
+                fn.store(self.word, word, fn.offset(target, self.word, place), words.bytes)
+                fn.store("i64", fn.add(place, 1), slot, 8)
+            digit.next = [
+                fn.op(f"select i1 {alike}, ptr {a}, ptr {b}") for a, b in ((source, target), (target, source))
+            ]
+        return digit.results[0]
+
+    def _count(self, words: _Words, length: Value) -> None:
+        """Counts how many words have each value of each digit."""
+        fn = self.fn
+        with fn.loop("0", str(256 * self._digits)) as loop:
+            fn.store("i64", "0", fn.offset(self._counts, "i64", loop.index), 8)
+        with fn.loop("0", length) as loop:
+            word = words.load(words.arrays[0], loop.index)
+            for k in range(self._digits):
+                value = self._value(word, str(self.bits + 8 * k))
+                slot = fn.offset(self._counts, "i64", fn.add(value, str(256 * k)))
+                fn.store("i64", fn.add(fn.load("i64", slot, 8), 1), slot, 8)
+
+    def _place(self, digit: Value, length: Value) -> Value:
+        """Says where words with each value of a digit begin; whether all have one."""
+        fn, first = self.fn, self.fn.mul(digit, 256)
+        with fn.loop("0", "256", 1, [("i64", "0"), ("i1", "false")]) as value:
+            total, alike = value.carried
+            count = fn.load("i64", fn.offset(self._counts, "i64", fn.add(first, value.index)), 8)
+            fn.store("i64", total, fn.offset(self._places, "i64", value.index), 8)
+            value.next = [fn.add(total, count), fn.op(f"or i1 {alike}, {fn.op(f'icmp eq i64 {count}, {length}')}")]
+        return value.results[1]
+
+    def _value(self, word: Value, shift: Value) -> Value:
+        """A digit of a word."""
+        fn, wide = self.fn, self.word
+        by = shift if wide == "i64" else fn.op(f"zext i64 {shift} to {wide}")
+        moved = fn.op(f"lshr {wide} {word}, {by}")
+        return fn.op(f"and i64 {moved if wide == 'i64' else fn.op(f'trunc {wide} {moved} to i64')}, 255")
 
 
 class _Least:
