@@ -42,7 +42,12 @@ cast, compared, ordered or rounded to integers, and not after each op: a compile
 bfloat16's last digits, and is the closer to the exact result.
 
 Whatever TensorFlow can put on a GPU may be put on HPU by name, on this page or not: TensorFlow's CPU kernels compute
-what HPU has not. Arrays, iterators and TF1's variables by reference are moved to the CPU with all that shares them.
+what HPU has not. Arrays are moved to the CPU with all that shares them.
+
+In a graph (of a session, of `tf.function`) under `tf.device("/HPU:0")` an op that no kernel on HPU takes is made on the
+CPU of the same task, with or without soft placement: `tf.data` pipelines, lookup tables, queues, readers, strings,
+sparse and ragged tensors, image codecs, TF1's variables by reference, and what shares their state. `op.device` says so.
+A graph that is given to TensorFlow in C++, and an eager op, are not treated so.
 
 Of ops that ran eagerly the report has a list of its own, each op once. TensorFlow moves them by itself and remembers
 neither element types nor who wanted it: an op of this page is in the list when it ran on the CPU for another element

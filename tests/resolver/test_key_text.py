@@ -48,7 +48,7 @@ def _walk() -> LoopNest:
 CHANGED: list[tuple[Any, Mapping[str, Any]]] = [
     (PROGRAM, {"inputs": [X, _input(1)], "outputs": [EXP, X], "states": [2], "conditions": (S0,),
                "updates": ((0, 0),), "checks": (IndexCheck(0, "indices", 4, 2),)}),
-    (IndexCheck(0, "indices", 4, 2), {"origin": 1, "argument": "labels", "bound": 5, "count": 3}),
+    (IndexCheck(0, "indices", 4, 2), {"origin": 1, "argument": "labels", "bound": 5, "count": 3, "refused": True}),
     (EXP, {"op": Op.REDUCE, "src": (_input(1),), "shape": (5,), "dtype": DType.F64, "arg": "log"}),
     (Contraction((0, 1), (1, 2), (0, 2)), {"a": (0,), "b": (2, 1), "out": (2, 0), "accumulator": DType.F64}),
     (Random(), {"run": 2, "skip": 3}),
