@@ -45,4 +45,4 @@ def test_calls_that_do_not_fit(part: int, mode: str) -> None:
         if said[-1]["at"] == "hpu":
             wrong.append(f"{last['name']}{last['arguments']} ended the process with {made.returncode}")
         row, first = last["row"], last["call"] + 1
-    assert outcomes["refused"] and outcomes["same"] and not wrong, "\n".join(wrong)
+    assert outcomes.total() > 20 and not wrong, "\n".join(wrong)  # of three rows, of which all may be of one kind
