@@ -30,5 +30,6 @@ def test_the_slowest_first(framework: str, tmp_path: Path) -> None:
 
 @pytest.mark.rest
 def test_an_op_that_is_not_there() -> None:
+    pytest.importorskip("tensorflow")
     done = subprocess.run([sys.executable, str(SCRIPT), "--ops", "nosuch"], capture_output=True, text=True)
     assert done.returncode == 2 and "no op has nosuch in its name" in done.stderr

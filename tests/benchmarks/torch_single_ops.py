@@ -9,9 +9,6 @@ ops.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))  # behind the installed package
+
+from tests.benchmarks.torch_calls import chosen, command_line, loaded, write
 
 ROUNDS, SECONDS = 4, 0.02
 """Turns of each device, and how long each is."""
@@ -150,30 +149,15 @@ def measure(case: Case, end: Callable[[], None]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Single ops of PyTorch on HPU beside its CPU.")
-    parser.add_argument("--ops", nargs="+", default=[""], metavar="PART", help="parts of names; default: all")
-    parser.add_argument("--lazy", action="store_true", help="in lazy mode")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for HPU and CPU alike")
-    parser.add_argument("--json", metavar="FILE", help="write the lines there too")
+    parser = command_line("Single ops of PyTorch on HPU beside its CPU.", "op")
     options = parser.parse_args(arguments)
-    os.environ["PT_HPU_LAZY_MODE"] = "1" if options.lazy else "0"
-    os.environ["HABANA_SIM_THREADS"] = str(options.threads)
-    os.environ.setdefault("HABANA_SIM_LOG", "error")
-    import torch
-
-    import habana_frameworks.torch.core as htcore
-
-    torch.set_num_threads(options.threads)
-    chosen = [case for case in cases() if any(part in case[0] for part in options.ops)]
-    if not chosen:
-        parser.error(f"no op has {' or '.join(options.ops)} in its name")
-    end = htcore.mark_step if options.lazy else lambda: None
-    lines = sorted((measure(case, end) for case in chosen), key=lambda line: float(line["ratio"]))
+    end = loaded(options)
+    found = chosen(parser, options, cases())
+    lines = sorted((measure(case, end) for case in found), key=lambda line: float(line["ratio"]))
     print(f"{'op':30} {'HPU ms':>9} {'CPU ms':>9} {'ratio':>6}")
     for line in lines:
         print(f"{line['op']:30} {line['hpu_ms']:9.3f} {line['cpu_ms']:9.3f} {line['ratio']:6.2f}")
-    if options.json:
-        Path(options.json).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write(options, lines)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,6 @@ walk. In lazy mode a `mark_step` ends each call. A name's part chooses cases.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
 import sys
 import time
@@ -21,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))  # behind the installed package
+
+from tests.benchmarks.torch_calls import chosen, command_line, loaded, write
 
 CALLS = 48
 
@@ -140,36 +139,21 @@ def measure(case: Case, calls: int, end: Callable[[], None]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Calls of PyTorch with sizes that change, on HPU beside its CPU.")
-    parser.add_argument("--cases", nargs="+", default=[""], metavar="PART", help="parts of names; default: all")
+    parser = command_line("Calls of PyTorch with sizes that change, on HPU beside its CPU.", "case")
     parser.add_argument("--calls", type=int, default=CALLS, help=f"sizes that a case is called with; default: {CALLS}")
-    parser.add_argument("--lazy", action="store_true", help="in lazy mode")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for HPU and CPU alike")
-    parser.add_argument("--json", metavar="FILE", help="write the lines there too")
     options = parser.parse_args(arguments)
-    os.environ["PT_HPU_LAZY_MODE"] = "1" if options.lazy else "0"
-    os.environ["HABANA_SIM_THREADS"] = str(options.threads)
-    os.environ.setdefault("HABANA_SIM_LOG", "error")
-    import torch
-
-    import habana_frameworks.torch.core as htcore
-
-    torch.set_num_threads(options.threads)
-    chosen = [case for case in cases() if any(part in case[0] for part in options.cases)]
-    if not chosen:
-        parser.error(f"no case has {' or '.join(options.cases)} in its name")
-    end = htcore.mark_step if options.lazy else lambda: None
+    end = loaded(options)
+    found = chosen(parser, options, cases())
     print(f"{'case':20} {'recipes':>7} {'first ms':>9} {'new ms':>8} {'met ms':>8} {'walk ms':>8} {'CPU ms':>8}")
     lines = []
-    for case in chosen:
+    for case in found:
         lines.append(line := measure(case, options.calls, end))
         print(
             f"{line['case']:20} {line['recipes']:7} {line['first_ms']:9.1f} {line['new_ms']:8.3f} {line['met_ms']:8.3f}"
             f" {line['walk_ms']:8.0f} {line['cpu_ms']:8.3f}",
             flush=True,
         )
-    if options.json:
-        Path(options.json).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write(options, lines)
 
 
 if __name__ == "__main__":
