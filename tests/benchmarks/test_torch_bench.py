@@ -53,4 +53,4 @@ def test_a_short_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.main([*options, "--json", str(file)])
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["precision"] for line in lines] == ["fp32", "bf16"]
-    assert all(line["recorded_ops"] > 50 and 0 < line["recording_us_per_op"] < 1000 for line in lines)
+    assert all(line["recorded_ops"] > 20 and 0 < line["recording_us_per_op"] < 1000 for line in lines)
