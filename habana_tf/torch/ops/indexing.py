@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Node
+from habana_tf.ir.primitives import Node, Shape
 from habana_tf.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, both, overload
 
@@ -180,17 +181,15 @@ class _Brackets:
         nodes = [index for index in indices if index is not None]
         if not nodes or any(not n.dtype.is_int or n.dtype is DType.U8 for n in nodes):
             raise c.refused("an index of booleans, whose number decides a shape,")
-        shape: tuple[object, ...] = ()
-        from habana_tf.ir.builder import broadcast_shapes
-
+        shape: Shape = ()
         for n in nodes:
-            shape = broadcast_shapes(shape, n.shape)  # type: ignore[arg-type]
+            shape = broadcast_shapes(shape, n.shape)
         self.coords = []
         for axis, n in zip(self.axes, nodes, strict=True):
             given = b.cast(n, DType.I64)
             wrapped = _wrapped(c, given, x.shape[axis])
             c.in_range(_beyond(axis), wrapped, x.shape[axis], given)
-            self.coords.append(b.expand(wrapped, shape))  # type: ignore[arg-type]
+            self.coords.append(b.expand(wrapped, shape))
         self.rank = len(shape)
         together = self.axes == list(range(self.axes[0], self.axes[-1] + 1))
         first = self.axes[0] if together else 0

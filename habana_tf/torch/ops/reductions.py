@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from habana_tf.ir.dtypes import DType
@@ -38,7 +38,7 @@ def _plain(c: Call, x: Node) -> Node:
     return c.b.cast(x, DType.U8) if x.dtype is DType.BOOL else x
 
 
-def _extreme(kind: str) -> Lower:
+def _extreme(kind: str) -> Callable[..., Node]:
     def lower(c: Call, x: Node, dim: Any = None, keepdim: bool = False) -> Node:
         return c.b.reshape(c.b.reduce(kind, _plain(c, x), _axes(x, dim)), c.shape)
 
@@ -51,7 +51,7 @@ overload("amin", "min")(_extreme("min"))
 
 @overload("aminmax")
 def least_and_greatest(c: Call, x: Node, *, dim: int | None = None, keepdim: bool = False) -> list[Node]:
-    return [_extreme(kind)(c, x, dim) for kind in ("min", "max")]  # type: ignore[misc]
+    return [_extreme(kind)(c, x, dim) for kind in ("min", "max")]
 
 
 def _place(kind: str) -> Lower:

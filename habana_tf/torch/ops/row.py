@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from habana_tf.lowering.table import lookup
 
 Operand = Node | bool | int | float
 Lower = Callable[..., "Node | Sequence[Node | None]"]
+_Lower = TypeVar("_Lower", bound=Lower)
 Result = tuple[tuple[Extent, ...], DType]
 
 
@@ -83,10 +84,10 @@ def overload(
     pictures: Sequence[int] = (),
     in_rows: bool = False,
     amounts: Sequence[int] = (),
-) -> Callable[[Lower], Lower]:
+) -> Callable[[_Lower], _Lower]:
     """Adds a row for each of `names`; the other arguments are those of `Row`."""
 
-    def add(lower: Lower) -> Lower:
+    def add(lower: _Lower) -> _Lower:
         for name in names:
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the table of overloads")
