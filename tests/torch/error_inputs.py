@@ -2,7 +2,8 @@
 
 A call is right where it raises what it raises on the CPU: an exception of the same type, in the call or, where only
 values tell, when the program runs. The words may name other devices and types. The device's own list has calls that the
-CPU's has not, with tensors of several devices: these raise what PyTorch says there.
+CPU's has not, with tensors of several devices: these raise what PyTorch says there, or, since operands of the host are
+taken, give what they give where all are on the CPU.
 """
 
 from __future__ import annotations
@@ -90,9 +91,32 @@ def compare(name: str) -> Outcome:
         got = outcome_of(each.sample_input)
         outcome.ran += 1
         taken = len(mine) == len(expected) and expected[k] is None  # by the CPU as well
-        if not taken and not isinstance(got, each.error_type):
+        if got is None and _of_two_devices(each.sample_input):
+            outcome.failures += [
+                f"{name}, wrong call {k} for the device: {why}" for why in _unlike(op, each.sample_input)
+            ]
+        elif not taken and not isinstance(got, each.error_type):
             outcome.failures.append(f"{name}, wrong call {k} for the device: it {_told(got)}, not {each.error_regex!r}")
     return outcome
+
+
+def _of_two_devices(sample: Any) -> bool:
+    leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return len({t.device.type for t in leaves if isinstance(t, torch.Tensor)}) > 1
+
+
+def _unlike(op: Any, sample: Any) -> list[str]:
+    """How the results of a call differ from those of the same one on the CPU."""
+    found = op.op(sample.input, *sample.args, **sample.kwargs)
+    x, args, kwargs = tree_map(
+        lambda t: t.cpu() if isinstance(t, torch.Tensor) else t, (sample.input, sample.args, sample.kwargs)
+    )
+    wanted = op.op(x, *args, **kwargs)
+    try:
+        torch.testing.assert_close(found.cpu(), wanted)
+    except AssertionError as why:
+        return [str(why)]
+    return []
 
 
 def _told(raised: Exception | None) -> str:
