@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from habana_tf.compiler.codegen.contract_narrow import lanes_along
+from habana_tf.compiler.codegen.tiles.narrow import lanes_along
 from habana_tf.compiler.contraction import (
     Canonical,
     ContractSpec,

@@ -12,8 +12,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import emit, machine
-from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
-from habana_tf.compiler.codegen.contract_tiles import block_plan
+from habana_tf.compiler.codegen.tiles.choose import block_plan
+from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
 from habana_tf.compiler.contraction import ContractSpec, Operand, Padding, accepts_guards, canonical, packable
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir import extent as ext

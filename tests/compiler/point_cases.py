@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from habana_tf.compiler.codegen import emit
-from habana_tf.compiler.codegen.contract_point import PrefetchLine, SumVector
+from habana_tf.compiler.codegen.tiles.epilogue import PrefetchLine, SumVector
 from habana_tf.compiler.contraction import ContractSpec
 from habana_tf.hardware.cpu import Target, host
 from habana_tf.ir.dtypes import DType

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.codegen import contract_tiling
-from habana_tf.compiler.codegen.contract import emit_contract
-from habana_tf.compiler.codegen.contract_narrow import narrow_tiling
-from habana_tf.compiler.codegen.contract_tiles import plan
+from habana_tf.compiler.codegen.tiles import tiling
+from habana_tf.compiler.codegen.tiles.choose import plan
+from habana_tf.compiler.codegen.tiles.narrow import narrow_tiling
+from habana_tf.compiler.codegen.tiles.program import emit_contract
 from habana_tf.compiler.contraction import ContractSpec, Operand, accepts_guards, canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, host, target
@@ -70,7 +70,7 @@ def test_networks_in_compact_code(name: str, dtype: DType) -> None:
 
 def test_compact_code_has_one_form_of_row_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the code of the fastest, for the loss of three rows in a hundred."""
-    monkeypatch.setattr(contract_tiling, "TILE_FORM_WORK", 0.0)
+    monkeypatch.setattr(tiling, "TILE_FORM_WORK", 0.0)
     case = matmul(101, 96, 576)
     tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
     usual, compact = (emit_contract(case.spec, tgt, "kernel", compact=c) for c in (False, True))

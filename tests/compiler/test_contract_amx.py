@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from habana_tf.compiler.codegen import contract_amx, contract_block_kernel, contract_kernels, emit, machine, turns
-from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
-from habana_tf.compiler.codegen.contract_amx import TileRows, configuration, groups
-from habana_tf.compiler.codegen.contract_tiles import plan
+from habana_tf.compiler.codegen import emit, machine, turns
+from habana_tf.compiler.codegen.tiles import block_kernel, kernels, tile_engine
+from habana_tf.compiler.codegen.tiles.choose import plan
+from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
+from habana_tf.compiler.codegen.tiles.tile_engine import TileRows, configuration, groups
 from habana_tf.compiler.contraction import canonical
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType
@@ -206,7 +207,7 @@ def test_packed_rows_of_symbolic_number(rows: int, monkeypatch: pytest.MonkeyPat
 def test_blocks_of_a_sum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of three steps are added up, where blocks usually have many more."""
     registers = emulate(monkeypatch)
-    for module in (turns, contract_amx, contract_kernels):
+    for module in (turns, tile_engine, kernels):
         monkeypatch.setattr(module, "SUM_STEPS", 3)
     CASES[name]().check(AMX)
     assert not registers.errors and registers.products
@@ -216,7 +217,7 @@ def test_blocks_of_a_sum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["sum in blocks", "split sum in blocks", "filter gradient"])
 def test_totals_of_several_blocks_of_packed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     registers = emulate(monkeypatch)
-    monkeypatch.setattr(contract_block_kernel, "SUM_STEPS", 20)
+    monkeypatch.setattr(block_kernel, "SUM_STEPS", 20)
     case = PACKED[name]()
     case.check(AMX)
     case.check(AMX, symbol=len(case.spec.extents) - 3 if name == "filter gradient" else None)

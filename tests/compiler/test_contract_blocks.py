@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.codegen import contract_blocks
-from habana_tf.compiler.codegen.contract import emit_contract
-from habana_tf.compiler.codegen.contract_tiles import block_plan, plan
+from habana_tf.compiler.codegen.tiles import blocks
+from habana_tf.compiler.codegen.tiles.choose import block_plan, plan
+from habana_tf.compiler.codegen.tiles.program import emit_contract
 from habana_tf.compiler.contraction import ContractSpec, Padding, canonical
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, target
@@ -120,9 +120,9 @@ def test_rows_of_symbolic_number(rows: int, dtype: DType) -> None:
 @pytest.mark.parametrize("tgt", TARGETS, ids=named)
 def test_blocks_of_all_three_kinds(tgt: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several of rows, of columns and of the sum, whose last ones are shorter."""
-    monkeypatch.setattr(contract_blocks, "BLOCK_STEPS", 64)
-    monkeypatch.setattr(contract_blocks, "BLOCK_ROW_BYTES", 8 << 10)
-    monkeypatch.setattr(contract_blocks, "BLOCK_COLUMN_BYTES", 8 << 10)
+    monkeypatch.setattr(blocks, "BLOCK_STEPS", 64)
+    monkeypatch.setattr(blocks, "BLOCK_ROW_BYTES", 8 << 10)
+    monkeypatch.setattr(blocks, "BLOCK_COLUMN_BYTES", 8 << 10)
     for case in (matmul(100, 90, 330), matmul(100, 90, 331, ta=True, tb=True, dtype=BF16)):
         code = case.check(tgt, packed=True)
         assert code.plan is not None and code.plan.blocks and code.plan.blocks.split

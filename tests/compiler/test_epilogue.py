@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from habana_tf.compiler.codegen.epilogue import emit_contraction
+from habana_tf.compiler.codegen.tiles.fused import emit_contraction
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import Isa, target

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from habana_tf.compiler.codegen import contract_results, emit
-from habana_tf.compiler.codegen.contract import emit_contract
-from habana_tf.compiler.codegen.contract_point import StoreResult, SumVector
+from habana_tf.compiler.codegen import emit
+from habana_tf.compiler.codegen.tiles import drain
+from habana_tf.compiler.codegen.tiles.epilogue import StoreResult, SumVector
+from habana_tf.compiler.codegen.tiles.program import emit_contract
 from habana_tf.compiler.contraction import Canonical, ContractSpec, canonical
 from habana_tf.hardware.cpu import Isa, Target, target
 from tests.compiler.contraction_cases import convolution, filter_gradient, matmul, run
@@ -43,8 +44,8 @@ def test_a_long_epilogue_behind_a_square_is_in_a_loop(times: int, written: int) 
 @pytest.mark.parametrize("samples", [2, 16])
 def test_epilogue(samples: int, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the sum in one piece and split; written out per vector and in a loop over the tile."""
-    monkeypatch.setattr(contract_results, "INLINE_EPILOGUE", inline)
-    monkeypatch.setattr(contract_results, "LONG_SUM_EPILOGUE", inline)
+    monkeypatch.setattr(drain, "INLINE_EPILOGUE", inline)
+    monkeypatch.setattr(drain, "LONG_SUM_EPILOGUE", inline)
     case = filter_gradient(samples, 28, 2, 18, 3)
     bias = (0, 0, 0, 1, 0, 0, 0)
     spec = ContractSpec(case.spec.extents, case.spec.a, case.spec.b, case.spec.out, (bias, case.spec.out.strides))

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
-from habana_tf.compiler.codegen.contract_plan import Plan
-from habana_tf.compiler.codegen.contract_tiles import block_plan, plan
+from habana_tf.compiler.codegen.tiles.choose import block_plan, plan
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
 from habana_tf.compiler.contraction import canonical
 from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext

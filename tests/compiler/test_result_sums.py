@@ -12,12 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.body import Reduction
-from habana_tf.compiler.codegen import contract_results, contract_winograd
-from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
-from habana_tf.compiler.codegen.contract_point import CallBuffer, PrefetchLine, StoreResult, SumVector
-from habana_tf.compiler.codegen.contract_tiles import block_plan
 from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.tiles import drain
+from habana_tf.compiler.codegen.tiles import winograd as winograd_module
+from habana_tf.compiler.codegen.tiles.choose import block_plan
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, PrefetchLine, StoreResult, SumVector
+from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
 from habana_tf.compiler.contraction import ContractSpec, canonical, packable
 from habana_tf.compiler.point_values import Constant
 from habana_tf.hardware.cpu import Target, target
@@ -107,8 +108,8 @@ def test_shapes_of_networks(name: str, dtype: DType, tgt: Target) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["mlp forward", "long odd sum", "filter gradient", "same, positions in one tile"])
 def test_written_out_and_in_a_loop(name: str, packed: bool, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract_results, "INLINE_EPILOGUE", inline)
-    monkeypatch.setattr(contract_results, "LONG_SUM_EPILOGUE", inline)
+    monkeypatch.setattr(drain, "INLINE_EPILOGUE", inline)
+    monkeypatch.setattr(drain, "LONG_SUM_EPILOGUE", inline)
     assert check_sums(SHAPES[name](F32), target(), packed) is not None
 
 
@@ -124,7 +125,7 @@ def test_many_rows_are_grouped(rows: int) -> None:
 @pytest.mark.parametrize("size", [7, 12])
 def test_winograd(size: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHANNELS", "TILES", "SAVED", "WORK"):
-        monkeypatch.setattr(contract_winograd, f"WINOGRAD_{name}", 1)
+        monkeypatch.setattr(winograd_module, f"WINOGRAD_{name}", 1)
     code = check_sums(shapes.padded_convolution(3, size, 32, columns, 3, 1, 1, 1, size, F32), target())
     assert code is not None and code.plan is None
     gradient = check_sums(shapes.filter_gradient(8, 16, 32, 32, 3), target())

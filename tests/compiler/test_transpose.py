@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.tiles.panels import transpose
 
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32", "i64", "bfloat", "float", "double"])

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.codegen import contract, contract_winograd
-from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
-from habana_tf.compiler.codegen.contract_kernels import ContractionCall
-from habana_tf.compiler.codegen.contract_winograd import winograd
+from habana_tf.compiler.codegen.tiles import program
+from habana_tf.compiler.codegen.tiles import winograd as winograd_module
+from habana_tf.compiler.codegen.tiles.kernels import ContractionCall
+from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
+from habana_tf.compiler.codegen.tiles.winograd import winograd
 from habana_tf.compiler.contraction import ContractSpec, Operand, Padding
 from habana_tf.hardware.cpu import Isa, Target, target
 from habana_tf.ir.dtypes import DType
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.skipif(not VECTORS, reason="a CPU with AVX2 or AVX-512 
 @pytest.fixture
 def however_small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHANNELS", "TILES", "GRADIENT_TILES", "SAVED", "WORK"):
-        monkeypatch.setattr(contract_winograd, f"WINOGRAD_{name}", 1)
+        monkeypatch.setattr(winograd_module, f"WINOGRAD_{name}", 1)
 
 
 def image_convolution(
@@ -143,13 +144,13 @@ def test_as_exact_as_the_definition(make: Callable[..., Case], monkeypatch: pyte
 
     def error() -> float:
         code = emit_contract(case.spec, target(), "kernel")
-        assert by_winograd(code) == (contract.winograd is winograd)
+        assert by_winograd(code) == (program.winograd is winograd)
         out = np.zeros(want.shape, np.float32)
         run(code, target(), {"a": case.a, "b": case.b, "out": out})
         return float(np.sqrt(np.mean((out - want) ** 2)))
 
     found = error()
-    monkeypatch.setattr(contract, "winograd", lambda *_: None)
+    monkeypatch.setattr(program, "winograd", lambda *_: None)
     assert found < 1.5 * error()
 
 
@@ -232,7 +233,7 @@ def test_results_in_bf16_are_rounded_once() -> None:
 def test_in_a_loop_the_filter_is_transformed_before_it() -> None:
     import tensorflow as tf
 
-    from habana_tf.compiler.codegen import contract
+    from habana_tf.compiler.codegen.tiles import program
 
     made = []
 
@@ -250,13 +251,13 @@ def test_in_a_loop_the_filter_is_transformed_before_it() -> None:
             x = tf.nn.relu(tf.nn.conv2d(x, w, 1, "SAME")) - 0.3
         return x
 
-    convolution_calls, contract.convolution_calls = contract.convolution_calls, calls
+    convolution_calls, program.convolution_calls = program.convolution_calls, calls
     found = {}
     try:
         for device in ("/HPU:0", "/CPU:0"):
             with tf.device(device):
                 found[device] = repeated(tf.constant(image), tf.constant(filters)).numpy()
     finally:
-        contract.convolution_calls = convolution_calls
+        program.convolution_calls = convolution_calls
     np.testing.assert_allclose(found["/HPU:0"], found["/CPU:0"], rtol=1e-4, atol=1e-4)
     assert made == [[True, True, False]]

@@ -74,7 +74,7 @@ def test_convolutions(x: tuple[int, ...], w: tuple[int, ...], stride: int, paddi
 
 def test_the_ways_are_different_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the tests above would compare one way with itself."""
-    from habana_tf.compiler.codegen.contract import emit_contract
+    from habana_tf.compiler.codegen.tiles.program import emit_contract
     from habana_tf.compiler.contraction import ContractSpec, Operand
     from habana_tf.ir.dtypes import DType
 

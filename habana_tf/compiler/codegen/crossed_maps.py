@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from habana_tf.compiler.codegen.axes import LoopAxis, slope
-from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value, first_lanes
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
+from habana_tf.compiler.codegen.tiles.panels import transpose
 from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.costs import CROSSED_POINTS, CROSSED_SQUARES, CROSSED_TENSORS, MANY_WORK_ITEMS
 from habana_tf.compiler.point_values import Load

@@ -10,11 +10,11 @@ from itertools import islice
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code
 from habana_tf.compiler.codegen.emit import module
-from habana_tf.compiler.codegen.epilogue import emit_contraction, plain
 from habana_tf.compiler.codegen.equal_bodies import form, with_tensors
 from habana_tf.compiler.codegen.loops import emit_loop
 from habana_tf.compiler.codegen.merged_functions import merge, shape
 from habana_tf.compiler.codegen.own_kernels import emit_single
+from habana_tf.compiler.codegen.tiles.fused import emit_contraction, plain
 from habana_tf.compiler.costs import LAST_KERNELS, ONE_OP_KERNELS, ONE_PRODUCT_COPIES, SMALL_MODULE
 from habana_tf.compiler.schedule import Foreign, Repeated, Schedule
 from habana_tf.hardware.cpu import Target

@@ -1,6 +1,6 @@
 """Code for PRODUCT: a contraction whose sizes and strides are run-time data (see `ir.loop_nest`).
 
-A register tile of rows by vectors of columns accumulates, as in `contract_micro`. The addresses of its rows are in a
+A register tile of rows by vectors of columns accumulates, as in `tiles.accumulate`. The addresses of its rows are in a
 table, so that they may be rows of a matrix or positions of a sliding window in an image.
 
     items: for each tile

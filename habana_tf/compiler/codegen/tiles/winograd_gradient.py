@@ -1,6 +1,6 @@
 """The kernels of a filter's gradient by Winograd's algorithm: blocked sums over tiles, then their transformation.
 
-`contract_winograd` explains the algorithm. Layouts in memory (fp32):
+`winograd` explains the algorithm. Layouts in memory (fp32):
 
     transformed image     [element][tile][channel]          of a block, on the item's stack
     transformed results   [element][tile][column]           of a block, on the item's stack
@@ -10,14 +10,14 @@
 
 from __future__ import annotations
 
-from habana_tf.compiler.codegen.contract_kernels import ContractionCall
-from habana_tf.compiler.codegen.contract_micro import KLoop
-from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
-from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
-from habana_tf.compiler.codegen.winograd_kernels import Temp, WinogradKernel
-from habana_tf.compiler.codegen.winograd_transforms import Patches, filter_back
+from habana_tf.compiler.codegen.tiles.accumulate import KLoop
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
+from habana_tf.compiler.codegen.tiles.kernels import ContractionCall
+from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP, Winograd
+from habana_tf.compiler.codegen.tiles.winograd_kernels import Temp, WinogradKernel
+from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, filter_back
 from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
 
 

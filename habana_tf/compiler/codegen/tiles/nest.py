@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
-from habana_tf.compiler.codegen.contract_plan import Plan
-from habana_tf.compiler.codegen.contract_point import Epilogue
-from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.tiles.epilogue import Epilogue
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.tiling import Dim
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import SUM_STEPS
 from habana_tf.ir import extent as ext

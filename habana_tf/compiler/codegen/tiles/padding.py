@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
-from habana_tf.compiler.codegen.contract_micro import KLoop
-from habana_tf.compiler.codegen.contract_tiling import row_starts
 from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.tiles.accumulate import KLoop
+from habana_tf.compiler.codegen.tiles.nest import Cursor, TileLoops
+from habana_tf.compiler.codegen.tiles.tiling import row_starts
 from habana_tf.compiler.contraction import Label, Padding
 
 

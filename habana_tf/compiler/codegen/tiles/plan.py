@@ -1,6 +1,6 @@
 """The plan of a contraction: its loops, which of them are the grid, and how its operands are packed.
 
-`contract_tiles` makes plans; the code generators of contractions read them.
+`choose` makes plans; the code generators of contractions read them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from habana_tf.compiler.codegen.contract_blocks import Blocks
-from habana_tf.compiler.codegen.contract_narrow import LaneAxis
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling
+from habana_tf.compiler.codegen.tiles.blocks import Blocks
+from habana_tf.compiler.codegen.tiles.narrow import LaneAxis
+from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import ITEM_WORK, SUMMED_ITEM_ROWS, THREAD_WORK
 from habana_tf.ir import extent as ext

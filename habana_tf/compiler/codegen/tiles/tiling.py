@@ -3,7 +3,7 @@
 The rows are whole inner m labels times a part of the next one, so that row offsets are constants; other rows have a
 second variant of the tile, one step smaller (13+13, not 14+12). Columns are up to four vectors along the lane label.
 Each variant is code to compile, so tiles that need only one are preferred if about as fast. In compact code (see
-`contract_tiles`) the last tile overlaps the one before instead of a second variant.
+`choose`) the last tile overlaps the one before instead of a second variant.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Packing handles strided rows, guards (padding becomes zeros) and bf16 (pairs, or
 to the unrolling of the inner loop.
 
 Packing pays if elements are reused often: a row by many panels, a column by many rows. It is required for some guards
-and for a tile engine; otherwise `contract_tiles` estimates it. On a CPU with one vector multiply-add per cycle packing
+and for a tile engine; otherwise `choose` estimates it. On a CPU with one vector multiply-add per cycle packing
 took a tenth of the time, and reading a in place was faster for all strides.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, row_loops, size_of, trip_count
+from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, row_loops, size_of, trip_count
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS
 from habana_tf.compiler.product_costs import (

@@ -10,7 +10,7 @@ Loop order, outermost first: [k chunk, batch, outer n, ...] then
     otherwise:                              panels, m..., row tiles            a panel of b is reused for all rows
 A prefix of the order is the grid; the rest are loops within a work item.
 
-Both operands are packed in blocks (see `contract_blocks`) if the tile engine cannot read a in place, if guards do not
+Both operands are packed in blocks (see `blocks`) if the tile engine cannot read a in place, if guards do not
 allow it, or if it is faster than strided reads of a.
 
 The sum is split into chunks of k (split k), whose partial sums a second call adds in fixed order, if there are too few
@@ -27,11 +27,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from habana_tf.compiler.codegen.contract_blocks import cut
-from habana_tf.compiler.codegen.contract_micro import short_runs
-from habana_tf.compiler.codegen.contract_narrow import LaneAxis, lanes_along, narrow_tiling
-from habana_tf.compiler.codegen.contract_plan import Packing, Plan, grain_for, with_grid
-from habana_tf.compiler.codegen.contract_tiling import (
+from habana_tf.compiler.codegen.tiles.accumulate import short_runs
+from habana_tf.compiler.codegen.tiles.blocks import cut
+from habana_tf.compiler.codegen.tiles.narrow import LaneAxis, lanes_along, narrow_tiling
+from habana_tf.compiler.codegen.tiles.plan import Packing, Plan, grain_for, with_grid
+from habana_tf.compiler.codegen.tiles.tiling import (
     Dim,
     Tiling,
     amx_tiling,

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from habana_tf.compiler.codegen.contract_tiling import Tiling, size_of
+from habana_tf.compiler.codegen.tiles.tiling import Tiling, size_of
 from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Padding, canonical
 from habana_tf.compiler.costs import WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -136,7 +136,7 @@ class Winograd:
 
 def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winograd | None:
     """A contraction as a convolution by Winograd's algorithm; None if it is no such convolution, if that is not faster,
-    or if it does not pay for its code (compact: prefer little code, see `contract_tiles`)."""
+    or if it does not pay for its code (compact: prefer little code, see `choose`)."""
     if target.vector_bytes < 32 or _in_pairs(spec, target):
         return None
     try:

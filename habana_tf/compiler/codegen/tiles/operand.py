@@ -1,4 +1,4 @@
-"""How the elements of a packed operand lie in memory: strides, limits and groups of rows, for `contract_block_pack`."""
+"""How the elements of a packed operand lie in memory: strides, limits and groups of rows, for `fill`."""
 
 from __future__ import annotations
 

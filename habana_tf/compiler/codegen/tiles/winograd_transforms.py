@@ -1,4 +1,4 @@
-"""The transformations of Winograd's F(2x2, 3x3) on vectors of channels (see `contract_winograd`).
+"""The transformations of Winograd's F(2x2, 3x3) on vectors of channels (see `winograd`).
 
 Bt = 1  0 -1  0      G =  1    0    0       At = 1  1  1  0
      0  1  1  0          1/2  1/2  1/2           0  1 -1 -1
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from habana_tf.compiler.codegen.contract_winograd import IN, OUT, ImageAxis, Winograd
 from habana_tf.compiler.codegen.emit import Function, Value, everywhere
+from habana_tf.compiler.codegen.tiles.winograd import IN, OUT, ImageAxis, Winograd
 from habana_tf.compiler.codegen.vector_memory import widen
 from habana_tf.ir.dtypes import DType
 

@@ -3,7 +3,7 @@
     rows       per row tile [unit][slots] words, or for tile registers [register][slots][16 units]
     columns    per panel [unit][width] words
 
-A unit is a step of the sum, or a pair of steps. Missing elements are zero (see `contract_block_pack`).
+A unit is a step of the sum, or a pair of steps. Missing elements are zero (see `fill`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from habana_tf.compiler.codegen.block_operands import Across, Along, Groups, Limit
-from habana_tf.compiler.codegen.contract_block_pack import BlockPacker
-from habana_tf.compiler.codegen.contract_blocks import slots
-from habana_tf.compiler.codegen.contract_loops import Cursor
-from habana_tf.compiler.codegen.contract_plan import Plan
-from habana_tf.compiler.codegen.contract_results import TileResults
-from habana_tf.compiler.codegen.contract_tiling import Dim, size_of
 from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.tiles.blocks import slots
+from habana_tf.compiler.codegen.tiles.drain import TileResults
+from habana_tf.compiler.codegen.tiles.fill import BlockPacker
+from habana_tf.compiler.codegen.tiles.nest import Cursor
+from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.tiling import Dim, size_of
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.contraction import Canonical, Label, Operand
 from habana_tf.compiler.product_costs import FILLED_UNITS, SHORT_STEP_WORK

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
-from habana_tf.compiler.codegen.contract_plan import Plan
-from habana_tf.compiler.codegen.contract_point import Epilogue, PrefetchLine, SumVector, Tile
-from habana_tf.compiler.codegen.contract_tiling import size_of
 from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.tiles.epilogue import Epilogue, PrefetchLine, SumVector, Tile
+from habana_tf.compiler.codegen.tiles.nest import Cursor, TileLoops
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.tiling import size_of
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import CACHE_LINE

@@ -1,4 +1,4 @@
-"""The contraction kernel with packing of both operands and cache blocking (see `contract_blocks` for the blocks).
+"""The contraction kernel with packing of both operands and cache blocking (see `blocks` for the blocks).
 
     for each block of the sum:   pack rows, pack columns
                                  for each row tile, for each panel:   sums of the tile += rows * columns
@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from habana_tf.compiler.codegen.contract_amx import Configurations, TileProducts, configuration, groups, release
-from habana_tf.compiler.codegen.contract_block_copies import BlockCopies, Trips
-from habana_tf.compiler.codegen.contract_kernels import ContractionCall
-from habana_tf.compiler.codegen.contract_loops import Cursor
-from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.contract_plan import Plan
-from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, begin_epilogue
-from habana_tf.compiler.codegen.contract_tiling import size_of
 from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.tiles.block_copies import BlockCopies, Trips
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial, begin_epilogue
+from habana_tf.compiler.codegen.tiles.kernels import ContractionCall
+from habana_tf.compiler.codegen.tiles.nest import Cursor
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.tile_engine import Configurations, TileProducts, configuration, groups, release
+from habana_tf.compiler.codegen.tiles.tiling import size_of
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import SUM_BLOCKS, SUM_STEPS
 

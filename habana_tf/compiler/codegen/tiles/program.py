@@ -4,12 +4,12 @@
 
     [spread a]  [pack b]  main: register tiles -> epilogue
     [spread a]  [pack b]  main: tiles of partial sums; reduce: partial sums in fixed order -> epilogue     (split k)
-    [pack b]  main: lanes along the sum or the rows         few columns (see `contract_narrow`), optionally with split k
+    [pack b]  main: lanes along the sum or the rows         few columns (see `narrow`), optionally with split k
     pack filter  transform it  main: blocks of tiles -> epilogue           a 3 x 3 convolution by Winograd's algorithm
     main: blocks of partial sums; reduce: in fixed order, transformed back -> epilogue          its filter's gradient
 
-`contract_winograd` chooses Winograd's algorithm, `contract_tiles.plan` the tiling otherwise. `contract_loops` has the
-loops around tiles, `contract_micro` the register tile, `contract_pack` the packing, `contract_kernels` the kernels.
+`winograd` chooses Winograd's algorithm, `choose.plan` the tiling otherwise. `nest` has the
+loops around tiles, `accumulate` the register tile, `panels` the packing, `kernels` the kernels.
 Products and sums are fp32 (fused multiply-adds if the CPU has them); a bf16 result is rounded once.
 
 Invariants: results depend on the spec and the target, never on the number of threads or the grid; nothing outside the
@@ -22,8 +22,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from habana_tf.compiler.codegen.contract_block_kernel import BlockKernel
-from habana_tf.compiler.codegen.contract_kernels import (
+from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.tiles.block_kernel import BlockKernel
+from habana_tf.compiler.codegen.tiles.choose import plan
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial, StoreResult
+from habana_tf.compiler.codegen.tiles.kernels import (
     ContractionCall,
     MainKernel,
     Source,
@@ -32,14 +35,11 @@ from habana_tf.compiler.codegen.contract_kernels import (
     reduce_call,
     spread_call,
 )
-from habana_tf.compiler.codegen.contract_narrow_kernel import NarrowKernel, pack_columns
-from habana_tf.compiler.codegen.contract_plan import Plan, in_groups
-from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, StoreResult
-from habana_tf.compiler.codegen.contract_tiles import plan
-from habana_tf.compiler.codegen.contract_winograd import Winograd, winograd
-from habana_tf.compiler.codegen.result_sums import ResultSums
-from habana_tf.compiler.codegen.winograd_gradient import gradient_calls
-from habana_tf.compiler.codegen.winograd_kernels import convolution_calls
+from habana_tf.compiler.codegen.tiles.narrow_kernel import NarrowKernel, pack_columns
+from habana_tf.compiler.codegen.tiles.plan import Plan, in_groups
+from habana_tf.compiler.codegen.tiles.winograd import Winograd, winograd
+from habana_tf.compiler.codegen.tiles.winograd_gradient import gradient_calls
+from habana_tf.compiler.codegen.tiles.winograd_kernels import convolution_calls
 from habana_tf.compiler.contraction import Canonical, ContractSpec, accepts_guards, canonical
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
@@ -68,7 +68,7 @@ def emit_contract(
     compact: bool = False, invariant: tuple[bool, ...] = (),
 ) -> ContractCode:  # fmt: skip
     """Emits the kernels of a contraction. name: prefix of function names; cut: overrides the chosen plan; compact:
-    prefer little code (see `contract_tiles`); invariant: which operands are loop-invariant."""
+    prefer little code (see `choose`); invariant: which operands are loop-invariant."""
     c = canonical(spec)
     if not accepts_guards(spec):
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")

@@ -22,8 +22,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 
-from habana_tf.compiler.codegen.contract_micro import KLoop
 from habana_tf.compiler.codegen.emit import EmittedLoop, Function, Value
+from habana_tf.compiler.codegen.tiles.accumulate import KLoop
 from habana_tf.compiler.codegen.turns import block_turns, in_blocks, repeat
 from habana_tf.compiler.product_costs import SUM_STEPS
 

@@ -1,6 +1,6 @@
 """The kernels of a convolution by Winograd's algorithm: the filter's transformation, then blocks of tiles.
 
-`contract_winograd` explains the algorithm. Layouts in memory (fp32):
+`winograd` explains the algorithm. Layouts in memory (fp32):
 
     packed filter        [panel][down][across][channel][column]
     transformed filter   [element][panel][channel][column]
@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_call
-from habana_tf.compiler.codegen.contract_loops import TileLoops
-from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.contract_plan import Plan
-from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
-from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
-from habana_tf.compiler.codegen.winograd_transforms import Arithmetic, Patches, filter_, place_of, result
+from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
+from habana_tf.compiler.codegen.tiles.kernels import ContractionCall, pack_call
+from habana_tf.compiler.codegen.tiles.nest import TileLoops
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, OUT, TAP, Winograd
+from habana_tf.compiler.codegen.tiles.winograd_transforms import Arithmetic, Patches, filter_, place_of, result
 from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_TURN
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent

@@ -6,7 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from habana_tf.compiler.codegen.contract_amx import (
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro, body_of, short_runs
+from habana_tf.compiler.codegen.tiles.drain import TileResults
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial, Tile, begin_epilogue
+from habana_tf.compiler.codegen.tiles.nest import Cursor, TileLoops
+from habana_tf.compiler.codegen.tiles.padding import guarded
+from habana_tf.compiler.codegen.tiles.panels import PanelPacker, spread
+from habana_tf.compiler.codegen.tiles.plan import Plan, in_groups
+from habana_tf.compiler.codegen.tiles.tile_engine import (
     Configurations,
     TileProducts,
     TileRows,
@@ -14,15 +22,7 @@ from habana_tf.compiler.codegen.contract_amx import (
     groups,
     release,
 )
-from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
-from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
-from habana_tf.compiler.codegen.contract_pack import PanelPacker, spread
-from habana_tf.compiler.codegen.contract_padding import guarded
-from habana_tf.compiler.codegen.contract_plan import Plan, in_groups
-from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, Tile, begin_epilogue
-from habana_tf.compiler.codegen.contract_results import TileResults
-from habana_tf.compiler.codegen.contract_tiling import Dim, loops_over, size_of
-from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.tiles.tiling import Dim, loops_over, size_of
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, THREAD_ELEMENTS
@@ -254,7 +254,7 @@ def _known(x: Label) -> int:
 def spread_call(
     c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Callable[[Extent], CallBuffer]
 ) -> ContractionCall:
-    """The call that spreads a (see `contract_pack.spread`)."""
+    """The call that spreads a (see `panels.spread`)."""
     low, high = (c.a.offset + r for r in reach(c))
     fn = Function(name)
     spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.codegen.block_operands import Across, Along, Groups, Limit
-from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes, lane_numbers
+from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit
+from habana_tf.compiler.codegen.tiles.panels import transpose
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import interleave, widen, widen_one
 from habana_tf.compiler.product_costs import COPY_AHEAD

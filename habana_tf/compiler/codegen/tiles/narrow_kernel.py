@@ -1,18 +1,18 @@
-"""The kernels of products with few columns, with lanes along the sum or along the rows (see `contract_narrow`)."""
+"""The kernels of products with few columns, with lanes along the sum or along the rows (see `narrow`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from habana_tf.compiler.codegen.contract_kernels import ContractionCall
-from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
-from habana_tf.compiler.codegen.contract_micro import SIZE, Accumulation, KLoop, Micro, body_of
-from habana_tf.compiler.codegen.contract_pack import transpose
-from habana_tf.compiler.codegen.contract_padding import guarded
-from habana_tf.compiler.codegen.contract_plan import Plan
-from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, begin_epilogue
-from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.tiles.accumulate import SIZE, Accumulation, KLoop, Micro, body_of
+from habana_tf.compiler.codegen.tiles.drain import TileResults
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial, begin_epilogue
+from habana_tf.compiler.codegen.tiles.kernels import ContractionCall
+from habana_tf.compiler.codegen.tiles.nest import Cursor, TileLoops
+from habana_tf.compiler.codegen.tiles.padding import guarded
+from habana_tf.compiler.codegen.tiles.panels import transpose
+from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.vector_memory import widen_one
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.costs import THREAD_ELEMENTS

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code
-from habana_tf.compiler.codegen.contract import emit_contract
-from habana_tf.compiler.codegen.contract_point import CallBuffer, PrefetchLine, SumVector
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, PrefetchLine, SumVector
+from habana_tf.compiler.codegen.tiles.program import emit_contract
 from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.contraction_operands import labels_of, specification
 from habana_tf.compiler.costs import CACHE_LINE

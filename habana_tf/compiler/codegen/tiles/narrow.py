@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from habana_tf.compiler.codegen.contract_tiling import Tiling, size_of, split_rows
+from habana_tf.compiler.codegen.tiles.tiling import Tiling, size_of, split_rows
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.product_costs import (
     NARROW_COLUMNS,
