@@ -130,9 +130,8 @@ sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four
 	cmake --build build/thread
 	$(VENV)/bin/python tests/device/thread_sanitizer.py build/thread
 
-docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table, then builds the documentation site
-	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
-	@PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --framework torch --markdown > docs/torch-ops.md
+docs: $(VENV)/.tools ## Writes the tables of docs/ops.md and docs/torch-ops.md anew, then builds the documentation site
+	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation.op_pages
 	@$(MAKE) --no-print-directory site
 
 site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/site/index.html

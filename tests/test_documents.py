@@ -41,7 +41,7 @@ LATER = {
     "make dev": "builds, and puts the sources in the place of the wheel",
     ".venv/bin/pytest tests/lowering/test_reduction.py -k l2_loss": "tests within a test, on those sources",
     ".venv/bin/pytest tests/tensorflow_clusters/test_refusals.py tests/lowering/test_named.py "
-    "tests/cli/test_families.py": "tests within a test, on those sources",
+    "tests/missing_ops/test_families.py": "tests within a test, on those sources",
     'make test ARGS="-k pooling"': "tests within a test",
     "make test ARGS=tests/ir": "tests within a test",
     "make programs": "writes a list that tests/resolver/test_packaged.py compares with what the lowerings make",
@@ -82,6 +82,7 @@ NEVER = {
     ),
     "build/fuzz/fuzz_programs 1000000 7": "tests/test_fuzz_programs.py does it with fewer",
     "python -m tests.compiler.lying_recipes 500 7": "tests/compiler/test_lying_recipes.py does it",
+    ".venv/bin/python -m tests.missing_ops": "tests/missing_ops/test_missing.py does it",
     "make ir-record": "compiles all networks; tests/test_ir_digests.py has its parts",
     "make ir-compare": "compiles all networks; tests/test_ir_digests.py has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",
@@ -169,7 +170,7 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks(document)] if (ROO
 INLINE = sorted({each for d in DOCUMENTS for each in inline(d)}) if BLOCKS else []
 TO_RUN = [block for block in BLOCKS if not any(each in LATER or each in NEVER for each in commands(block))]
 RUN = {each.removeprefix(".venv/bin/") for block in TO_RUN for each in commands(block)}
-LONG = re.compile("-np? 4|examples/train_digits|ops --missing")  # jobs of four, trainings, the whole table of ops
+LONG = re.compile("-np? 4|examples/train_digits")  # jobs of four, trainings
 WITH_HOROVOD = re.compile("horovod|mpirun|train_hvd")  # make horovod brings Open MPI too
 
 

@@ -49,7 +49,6 @@ examples:
   habana-tf check
   habana-tf info
   habana-tf ops conv2d pool
-  habana-tf ops --missing
   habana-tf settings
   eval "$(habana-tf completion bash)"
 

@@ -4,4 +4,5 @@
     python -m tests.documentation check build/site          # the built pages ask no other machine for anything
 
 `stage` copies and mends links, `api`, `tables` and `messages` make pages from the sources, `check` reads the result.
+`op_pages` writes the tables of ops in docs/ anew.
 """

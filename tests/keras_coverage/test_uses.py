@@ -1,4 +1,4 @@
-"""The counts that `habana-tf ops --missing` ranks by are those of the script that made them."""
+"""The counts that `python -m tests.missing_ops` ranks by are those of the script that made them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from habana_tf.cli import missing
 from tests.keras_coverage import uses
+from tests.missing_ops import missing
 
 same_keras = pytest.mark.skipif(
     version("keras") != missing.uses()["keras"], reason="the counts are of another release of Keras"

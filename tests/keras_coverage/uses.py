@@ -1,6 +1,6 @@
-"""Counts how often Keras uses each op of TensorFlow, for `habana-tf ops --missing`.
+"""Counts how often Keras uses each op of TensorFlow, for `python -m tests.missing_ops`.
 
-    python -m tests.keras_coverage.uses habana_tf/cli/keras_uses.json
+    python -m tests.keras_coverage.uses tests/missing_ops/keras_uses.json
 
 Traced are, on stock TensorFlow and before any optimization, a step in training with its gradients of each network of
 `tests/networks` (one of every family of keras.applications, and others on images and sentences), and of each case of

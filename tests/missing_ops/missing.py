@@ -1,4 +1,4 @@
-"""What TensorFlow computes and HPU does not, most wanted first: the list from which to choose the next op.
+"""Finds what TensorFlow computes and HPU does not, most used first.
 
 An op is missing when TensorFlow's CPU has a kernel for it, every tensor that it takes and gives may be of an element
 type that HPU has, and neither the op table has a row for it nor TensorFlow a kernel for every device. So ops of
@@ -15,16 +15,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from habana_tf.cli.families import module_of
 from habana_tf.ir.dtypes import DType
 from habana_tf.lowering.real_card_ops import known
 from habana_tf.lowering.table import FAMILIES, rows
 from habana_tf.tensorflow_facts import opdefs
+from tests.missing_ops.families import module_of
 
 
 @dataclass(frozen=True)
@@ -59,21 +58,14 @@ def families(tensorflow: str) -> dict[str, str]:
     return {op: family for family, op in found}
 
 
-def missing(tell: Callable[[str], None] = lambda text: None) -> list[Missing]:
-    """The ops, most used first. Raises ImportError without TensorFlow, whose import takes seconds.
-
-    tell: is called with what is done at the moment, for people who wait.
-    """
-    tell("importing TensorFlow ...")
+def missing() -> list[Missing]:
+    """The ops, most used first."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # a list is not the place to say which GPUs are not there
     import tensorflow as tf
 
     counts = uses()["uses"]
     found = []
-    every = families(os.path.dirname(tf.__file__))
-    for place, (op, family) in enumerate(every.items()):
-        if place % 100 == 0:
-            tell(f"looking at TensorFlow's ops: {place} of {len(every)}")
+    for op, family in families(os.path.dirname(tf.__file__)).items():
         devices = _devices(op)
         if op in rows() or "CPU" not in devices or "DEFAULT" in devices or not _fits(op):
             continue

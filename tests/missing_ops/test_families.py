@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf.cli.families import RULES, module_of
-from habana_tf.cli.missing import families
 from habana_tf.lowering.table import FAMILIES, rows
+from tests.missing_ops.families import RULES, module_of
+from tests.missing_ops.missing import families
 
 CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 
