@@ -110,7 +110,7 @@ def explain(left: Listed, right: Listed) -> list[Difference]:
 
 _IN_THIS_RUN = {
     "corrupt": "its recipe was damaged",
-    "refused": "its recipe, or the directory, is not believed (see `doctor`)",
+    "refused": "its recipe, or the directory, is not believed (see `habana-tf check`)",
     "renewed": "it is there, but HABANA_SIM_CACHE_MODE=refresh makes recipes anew",
 }
 _GONE = "it had been there and was gone: evicted, removed or never written"

@@ -15,7 +15,7 @@ from habana_tf.cli.smi.main import main as smi
 PACKAGE = Path(habana_tf.__file__).parent
 
 COMMANDS = ["settings", "settings --without-effect", "ops conv", "info", "info --changes", "recipes stats",
-            "recipes list", "recipes explain", "recipes doctor"]  # fmt: skip
+            "recipes list", "recipes explain"]  # fmt: skip
 
 
 def in_ascii(monkeypatch: pytest.MonkeyPatch) -> io.TextIOWrapper:

@@ -100,7 +100,7 @@ def test_help_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("words", "imported"),
     [("--help", ""), ("recipes --help", "recipes"), ("recipes list --help", "recipes recipes.common recipes.listing"),
-     ("recipes path --path .", "recipes recipes.common recipes.doctor")],
+     ("recipes path --path .", "recipes recipes.common recipes.upkeep")],
 )  # fmt: skip
 def test_what_a_command_imports_of_the_others(words: str, imported: str) -> None:
     code = (

@@ -71,12 +71,17 @@ def test_messages_of_the_cache(root: Path, caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize(
-    "command", ["list", "doctor", "verify", "stats", "explain", "show", "prune --max-size 1G", "clear", "diff a b"]
+    "command", ["list", "verify", "stats", "explain", "show", "prune --max-size 1G", "clear", "diff a b"]
 )
 def test_commands(command: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["recipes", *command.split()])
     said = capsys.readouterr()
     assert code in (0, 1, 2) and is_clean(said.out.replace("\x1b[", "")) and is_clean(said.err), said
+
+
+def test_the_check_of_a_folder(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--recipes"]) in (0, 1)
+    assert is_clean(capsys.readouterr().out.replace("\x1b[", ""))
 
 
 def test_every_message_on_the_terminal() -> None:

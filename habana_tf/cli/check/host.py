@@ -1,7 +1,7 @@
-"""Checks of the machine and its settings: variables, cards, memory, shared memory, the folder of recipes.
+"""Checks of the machine and its settings: variables, cards, memory, shared memory.
 
-Nothing is claimed, and nothing changed but that the directory of the simulated machine and the lock file of the recipe
-cache may appear, as any program on HPU makes them.
+Nothing is claimed, and nothing changed but that the directory of the simulated machine may appear, as any program on
+HPU makes it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 
 from habana_tf import settings
-from habana_tf.cli.check.finding import Finding, Status
+from habana_tf.cli.check.finding import Finding
 from habana_tf.reports.units import size
 
 _LITTLE_MEMORY = 2 << 30
@@ -135,58 +135,3 @@ def shared_memory() -> Iterator[Finding]:
         yield Finding("shared memory", "note", fact, remedy)
     else:
         yield Finding("shared memory", "ok", fact)
-
-
-def recipes() -> Iterator[Finding]:
-    """The folder of the recipe cache: whose it is, who may write there, damage, space; as `recipes doctor` has it."""
-    from habana_tf import cache
-    from habana_tf.cli.recipes.doctor import checks
-
-    try:
-        path = settings.TF_RECIPE_CACHE_PATH.get()
-        if path is None:
-            yield Finding("recipe cache", "note", "none: every process compiles its recipes anew",
-                          "Set TF_RECIPE_CACHE_PATH to a folder of your own, such as ~/.cache/recipes.")  # fmt: skip
-            return
-        if not os.path.lexists(path):
-            yield from _missing(path)
-            return
-        health = cache.health(path)
-        failed = [(name, text) for name, good, text in checks(health) if not good]
-    except settings.SettingError:
-        return  # said above
-    except (cache.NoDirectory, OSError) as error:
-        yield Finding("recipe cache", "problem", str(error), "Set TF_RECIPE_CACHE_PATH to a folder of your own.")
-        return
-    for name, text in failed:
-        status: Status = "note" if name in ("size", "mode") else "problem"
-        fact = text if health.root in text else f"{health.root}: {name}: {text}"
-        yield Finding("recipe cache", status, fact, _REMEDIES[name])
-    if not failed:
-        yield Finding("recipe cache", "ok", f"{health.root}: {size(health.used_bytes)} of "
-                      f"{size(health.limit_bytes)}, {size(health.free_bytes)} free on the disk")  # fmt: skip
-
-
-_REMEDIES = {
-    "believed": "Do what this sentence says; until then recipes are compiled anew by every process.",
-    "recipes": "Run `habana-tf recipes verify`, then remove what it names: the recipes are compiled again.",
-    "writable": "Run chmod u+rwx on it, or chown it to yourself, or set TF_RECIPE_CACHE_PATH to a folder of your own.",
-    "locks": "Use a folder on a file system with record locks (a local one has them).",
-    "free space": "Free some space on that disk, run `habana-tf recipes prune`, or use another folder.",
-    "size": "Raise TF_RECIPE_CACHE_SIZE_MB, or the next program that writes there removes the oldest.",
-    "mode": "Unset HABANA_SIM_CACHE_MODE.",
-    "signing key": "Mend the file that HABANA_SIM_CACHE_SIGNING_KEY names; until then no recipe is read or kept.",
-}
-"""By the name of a check of `recipes doctor` that can fail."""
-
-
-def _missing(path: str) -> Iterator[Finding]:
-    """A folder that is not there is made by the first recipe, where that is allowed."""
-    above = os.path.dirname(os.path.abspath(path))
-    while not os.path.lexists(above):
-        above = os.path.dirname(above)
-    if os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK):
-        yield Finding("recipe cache", "ok", f"{path}: not there yet; the first recipe makes it")
-    else:
-        yield Finding("recipe cache", "problem", f"{path} is not there and cannot be made: {above} is not writable",
-                      "Set TF_RECIPE_CACHE_PATH to a folder of your own.")  # fmt: skip

@@ -22,8 +22,7 @@ _ACTIONS = (
     ("clear", "remove all recipes and the journal", "upkeep:declare_clear"),
     ("export", "write recipes into a bundle", "bundles:declare_export"),
     ("import", "add the recipes of a bundle", "bundles:declare_import"),
-    ("path", "print the cache directory", "doctor:declare_path"),
-    ("doctor", "permissions, space, file system, locks, versions", "doctor:declare_doctor"),
+    ("path", "print the cache directory", "upkeep:declare_path"),
     ("ir", "print what a recipe was compiled from", "code:declare_ir"),
     ("asm", "print a recipe's machine code", "code:declare_asm"),
     ("report", "write a page with pictures: history, fused graphs, memory plans", "report:declare"),
@@ -40,7 +39,9 @@ examples:
   habana-tf recipes export recipes.bundle            and on the other machine: habana-tf recipes import recipes.bundle
   habana-tf recipes report --html recipes.html
 
-exit codes: 0 done; 1 not there, damaged, refused, left out (export, import), or a problem was found (verify, doctor);
+`habana-tf check --recipes` looks for what keeps the cache from working: permissions, space, locks, damage, settings.
+
+exit codes: 0 done; 1 not there, damaged, refused, left out (export, import), or a problem was found (verify);
 2 wrong usage or setting
 """
 

@@ -1,15 +1,19 @@
-"""`habana-tf recipes verify`, `prune` and `clear`: check and clean the cache directory."""
+"""`habana-tf recipes path`, `verify`, `prune` and `clear`: where the cache is; read it whole, clean it."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from dataclasses import asdict
 
 from habana_tf.cli.output import CommandError, painted, print_json
 from habana_tf.cli.recipes.common import action, age, byte_size, opened
 from habana_tf.files.escaped import escaped
 from habana_tf.reports.units import duration, size
+
+
+def declare_path(parser: argparse.ArgumentParser) -> None:
+    action(parser, _path, "path", "path --json")
 
 
 def declare_verify(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +32,20 @@ def declare_clear(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
+def _path(arguments: argparse.Namespace) -> int:
+    from habana_tf.cache.reader import root_of
+
+    root = os.path.abspath(root_of(arguments.path))
+    if arguments.json:
+        print_json({"path": root, "exists": os.path.isdir(root)})
+    else:
+        print(root)
+    return 0
+
+
 def _verify(arguments: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
     from habana_tf import cache
 
     reader = opened(arguments)
@@ -76,6 +93,8 @@ def _clear(arguments: argparse.Namespace) -> int:
 
 
 def _removed(arguments: argparse.Namespace, root: str, swept: object) -> int:
+    from dataclasses import asdict
+
     from habana_tf.cache import Swept
 
     assert isinstance(swept, Swept)

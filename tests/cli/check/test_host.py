@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from habana_tf import settings
-from habana_tf.cache.reader import VERSION
 from habana_tf.cli.check import host
-from habana_tf.cli.check.finding import Finding
 from tests import child
+from tests.cli.check.conftest import only
 
 HOLD = """
 import sys
@@ -22,19 +19,6 @@ from habana_tf.hardware import claim
 print(claim.claim().module_id, flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HABANA_SIM_STATE_DIR", child.machine())
-
-
-def only(found: Iterator[Finding]) -> Finding:
-    (finding,) = found
-    return finding
 
 
 # --- settings ---
@@ -136,94 +120,6 @@ def test_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert finding.status == "note" and "No such file" in finding.fact
 
 
-# --- the folder of recipes ---
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "recipes"
-    path.mkdir(mode=0o700)
-    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(path))
-    return path
-
-
-def test_a_folder_in_order(folder: Path) -> None:
-    assert only(host.recipes()).status == "ok"
-
-
-def test_without_a_folder_the_variable_is_named() -> None:
-    finding = only(host.recipes())
-    assert finding.status == "note" and "TF_RECIPE_CACHE_PATH" in finding.remedy
-
-
-def test_a_folder_that_others_can_write_to(folder: Path) -> None:
-    folder.chmod(0o777)
-    finding = only(host.recipes())
-    assert finding.status == "problem" and "written by others" in finding.fact and "chmod" in finding.fact, finding
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
-def test_a_folder_of_another_user(folder: Path) -> None:
-    os.chown(folder, 4321, -1)
-    finding = only(host.recipes())
-    assert finding.status == "problem" and "4321" in finding.fact, finding
-
-
-def test_a_damaged_recipe(folder: Path) -> None:
-    shard = folder / VERSION / "ab"
-    shard.mkdir(mode=0o700, parents=True)
-    (folder / VERSION).chmod(0o700)
-    (shard / f"dense-{'ab' * 32}.recipe").write_bytes(b"damaged")
-    finding = only(host.recipes())
-    assert finding.status == "problem" and "dense-abab" in finding.fact and "recipes verify" in finding.remedy, finding
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_this_user_cannot_write_to(folder: Path) -> None:
-    folder.chmod(0o500)
-    finding = only(host.recipes())
-    assert finding.status == "problem" and "writable" in finding.fact and "chmod" in finding.remedy
-    folder.chmod(0o700)
-
-
-def test_little_space(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from habana_tf.cli.recipes import doctor
-
-    monkeypatch.setattr(doctor, "_LITTLE_SPACE", 1 << 60)
-    finding = only(host.recipes())
-    assert finding.status == "problem" and "free space" in finding.fact and "prune" in finding.remedy
-
-
-def test_a_cache_that_is_switched_off_is_a_note(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HABANA_SIM_CACHE_MODE", "off")
-    finding = only(host.recipes())
-    assert finding.status == "note" and "HABANA_SIM_CACHE_MODE" in finding.remedy
-
-
-def test_a_signing_key_that_gives_none_is_a_problem(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = tmp_path / "key"
-    monkeypatch.setenv("HABANA_SIM_CACHE_SIGNING_KEY", str(key))
-    assert "No such file" in only(host.recipes()).fact
-    key.write_bytes(b"abc")
-    key.chmod(0o600)
-    finding = only(host.recipes())
-    assert finding.status == "problem" and "fewer than 16 bytes" in finding.fact and finding.remedy
-    key.write_bytes(b"0123456789abcdef")
-    assert only(host.recipes()).status == "ok"
-
-
 def test_a_wrong_chip_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HABANA_SIM_CHIP", "gaudi9")
     assert list(host.memory()) == []
-
-
-def test_a_folder_that_is_not_there_yet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(folder / "a" / "b"))
-    assert only(host.recipes()).status == "ok"
-    (folder / "file").touch()
-    for path in (folder / "file", folder / "file" / "below"):
-        monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(path))
-        finding = only(host.recipes())
-        assert finding.status == "problem" and "TF_RECIPE_CACHE_PATH" in finding.remedy, finding

@@ -16,7 +16,7 @@ from tests.cli.recipes.conftest import Keys
 
 ACTIONS = {
     "list": "", "show": "AddV2", "explain": "", "diff": "AddV2 Mul", "stats": "", "verify": "", "prune": "",
-    "clear": "--yes", "export": "{file}", "import": "{bundle}", "path": "", "doctor": "",
+    "clear": "--yes", "export": "{file}", "import": "{bundle}", "path": "",
     "ir": "--stage cluster {layer}", "asm": "--object {file} {layer}", "report": "--html {file}",
 }  # fmt: skip
 

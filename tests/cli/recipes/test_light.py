@@ -18,7 +18,7 @@ HEAVY = {"tensorflow", "keras", "numpy", "llvmlite", "rich"}
 
 @pytest.mark.parametrize(
     "action",
-    ["list --all", "show AddV2", "explain", "diff AddV2 Mul", "stats", "verify", "prune", "path", "doctor",
+    ["list --all", "show AddV2", "explain", "diff AddV2 Mul", "stats", "verify", "prune", "path",
      "export bundle", "ir --stage cluster LAYER", "report --quick --html page"],
 )  # fmt: skip
 def test_what_is_imported(cached: Keys, tmp_path: os.PathLike[str], action: str) -> None:
@@ -62,7 +62,7 @@ def test_all_that_is_imported(cached: Keys, action: str, of_the_cache: set[str])
     assert cache == of_the_cache
     own = {m for m in loaded if m.startswith("habana_tf") and not m.startswith("habana_tf.cache.")}
     words = action.split()[0]
-    module = {"list": "listing", "path": "doctor"}.get(words, words)
+    module = {"list": "listing", "path": "upkeep"}.get(words, words)
     assert own == {
         "habana_tf", "habana_tf.aliases", "habana_tf.cache", "habana_tf.files", "habana_tf.files.escaped",
         "habana_tf.files.trust", "habana_tf.reports", "habana_tf.reports.characters", "habana_tf.reports.table",

@@ -104,7 +104,7 @@ def test_what_is_not_there_is_code_1(root: Path, run: Callable[..., Any]) -> Non
     assert result.code == 1 and "is not a directory" in result.err
 
 
-@pytest.mark.parametrize("action", ["list", "verify", "doctor", "stats", "explain", "report --html {page}"])
+@pytest.mark.parametrize("action", ["list", "verify", "stats", "explain", "report --html {page}"])
 def test_names_that_nobody_gives(root: Path, tmp_path: Path, run: Callable[..., Any], action: str) -> None:
     """Neither do they steer the terminal nor end a command."""
     shard = next(path.parent for path in root.rglob("*.recipe"))

@@ -1,4 +1,4 @@
-"""`recipes stats`, `verify`, `prune`, `clear`, `export`, `import`, `path`, `doctor`: what they do, and exit codes."""
+"""`recipes stats`, `verify`, `prune`, `clear`, `export`, `import`, `path`: what they do, and exit codes."""
 
 from __future__ import annotations
 
@@ -102,24 +102,25 @@ def test_path(cached: Keys, run: Callable[..., Any], monkeypatch: pytest.MonkeyP
     assert run("recipes", "path").code == 2
 
 
-def test_doctor(cached: Keys, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run("recipes", "doctor")
+def test_the_check(cached: Keys, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("check", "--recipes")
     assert result.code == 0 and "v6 (this one)" in result.out and "PROBLEM" not in result.out
-    assert json.loads(run("recipes", "doctor", "--json").out)["healthy"] is True
+    assert json.loads(run("check", "--recipes", "--json").out)["problems"] == 0
     cached.path.chmod(0o777)
-    result = run("recipes", "doctor")
+    result = run("check", "--recipes")
     assert result.code == 1 and "PROBLEM" in result.out and "chmod go-w" in result.out
     cached.path.chmod(0o700)
     shard = next(path for path in cached.path.rglob("*") if path.name == cached["mul"][:2])
     shard.chmod(0o777)
-    result = run("recipes", "doctor")
+    result = run("check", "--recipes", str(cached.path))
     assert result.code == 1 and str(shard) in result.out.replace("\n", ""), "its recipes are compiled anew every time"
     shard.chmod(0o700)
     monkeypatch.setenv("TF_RECIPE_CACHE_SIZE_MB", "lots")
-    assert run("recipes", "doctor").code == 2
+    assert run("check", "--recipes").code == 1
+    assert "habana-tf check --recipes" in run("recipes", "--help").out
 
 
-@pytest.mark.parametrize("arguments", [["stats"], ["verify"], ["prune"], ["doctor"], ["explain"], ["clear", "--yes"]])
+@pytest.mark.parametrize("arguments", [["stats"], ["verify"], ["prune"], ["explain"], ["clear", "--yes"]])
 def test_without_a_directory(run: Callable[..., Any], tmp_path: Path, arguments: list[str]) -> None:
     result = run("recipes", *arguments)
     assert result.code == 2 and "set TF_RECIPE_CACHE_PATH or pass --path" in result.err
