@@ -1,8 +1,8 @@
 """Runs tests in a process of their own.
 
 Loading HPU cannot be undone and makes it the default device of its process, so tests that need it do not run in
-pytest's own process. `on_hpu` runs a test function in a child that has loaded HPU once for all tests of a file;
-`python` runs a script in a process of its own.
+pytest's own process. `on_hpu` runs a test function in a child that has loaded HPU once for all tests of a file
+(`on_device` of tests/torch/child.py does so for PyTorch); `python` runs a script in a process of its own.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ def python(
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """Runs a script in a process of its own; with `check`, a failure shows what it printed.
 
-    imported: a process that finds TensorFlow imported, and with `hpu` what loading HPU imports, which saves seconds.
-    hpu: if it is None, whether the script names the package.
+    imported: a process that finds the framework imported that the script names, PyTorch or else TensorFlow, and with
+    `hpu` what loading HPU imports, which saves seconds. hpu: if it is None, whether the script names the package.
     """
     words = ["-c", textwrap.dedent(script), *arguments]
     if imported:
         hpu = "habana" in script if hpu is None else hpu
-        done = forked.run(words, environment(**extra), timeout, hpu=hpu)
+        framework = "torch" if "torch" in script else "tensorflow"
+        done = forked.run(words, environment(**extra), timeout, hpu=hpu, framework=framework)
     else:
         done = subprocess.run(
             [sys.executable, *words], env=environment(**extra), text=True, capture_output=True, timeout=timeout
@@ -72,12 +73,14 @@ def python(
 
 
 class _Server:
-    """The process that runs the tests of a file: one name per line it is asked, one answer per line."""
+    """The process that runs the tests of a file: it reads a request per line and writes an answer per line."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, framework: str, load: Callable[[], Callable[..., None]]) -> None:
         stdin, asks = os.pipe()
         answers, stdout = os.pipe()
-        self.process = forked.Child([__file__, path], environment(), stdin=stdin, stdout=stdout, stderr=2, hpu=True)
+        words = ["-c", f"from {load.__module__} import load, serve; serve({path!r}, load)"]
+        env = environment(TF_CPU_RUNTIME_FALLBACK="forbid")
+        self.process = forked.Child(words, env, stdin=stdin, stdout=stdout, stderr=2, hpu=True, framework=framework)
         os.close(stdin)
         os.close(stdout)
         self.asks, self.answers = os.fdopen(asks, "w"), os.fdopen(answers)
@@ -85,6 +88,27 @@ class _Server:
 
 
 _servers: dict[str, _Server] = {}
+in_child = False
+"""Whether this process runs the tests of a file for another one."""
+
+
+def ask(framework: str, load: Callable[[], Callable[..., None]], path: str, test: str, *arguments: str) -> None:
+    """Runs a test in the child process of its file, which is started for the first one.
+
+    load: called in the child; loads HPU and returns what runs a test: a function of it and the arguments. It is found
+    there by its name, in its module.
+    """
+    server = _servers.get(path)
+    if server is None or server.process.poll() is not None:
+        while _servers:  # those of other files: their tests are over
+            _servers.popitem()[1].process.kill()
+        server = _servers[path] = _Server(path, framework, load)
+    print(json.dumps([test, *arguments]), file=server.asks, flush=True)
+    answer = server.answers.readline()
+    assert answer, f"the child of {path} died with {server.process.wait()}"
+    error = json.loads(answer)
+    if error is not None:
+        raise AssertionError("in the child process:\n" + error)
 
 
 def on_hpu(test: Callable[[], None]) -> Callable[[], None]:
@@ -92,26 +116,27 @@ def on_hpu(test: Callable[[], None]) -> Callable[[], None]:
 
     @functools.wraps(test)
     def run() -> None:
-        if _in_child:
+        if in_child:
             test()
-            return
-        path = test.__code__.co_filename
-        server = _servers.get(path)
-        if server is None or server.process.poll() is not None:
-            while _servers:  # those of other files: their tests are over
-                _servers.popitem()[1].process.kill()
-            server = _servers[path] = _Server(path)
-        print(test.__name__, file=server.asks, flush=True)
-        answer = server.answers.readline()
-        assert answer, f"the child of {path} died with {server.process.wait()}"
-        error = json.loads(answer)
-        if error is not None:
-            raise AssertionError("in the child process:\n" + error)
+        else:
+            ask("tensorflow", load, test.__code__.co_filename, test.__name__)
 
     return run
 
 
-_in_child = False
+def load() -> Callable[..., None]:
+    """What runs a test of `on_hpu` in the child."""
+    import tensorflow as tf
+
+    import habana_tf
+
+    habana_tf.load_habana_module()
+
+    def run(test: Callable[[], None]) -> None:
+        with tf.device("/HPU:0"):
+            test()
+
+    return run
 
 
 @contextlib.contextmanager
@@ -125,31 +150,23 @@ def fallbacks() -> Iterator[None]:
             os.environ["TF_CPU_RUNTIME_FALLBACK"] = before
 
 
-def _serve(path: str) -> None:
-    global _in_child
-    _in_child = True
-    sys.modules["tests.child"] = sys.modules["__main__"]
+def serve(path: str, load: Callable[[], Callable[..., None]]) -> None:
+    """Answers what `ask` asks until nobody does any more."""
+    global in_child
+    in_child = True
     out = os.fdopen(os.dup(1), "w")  # the tests' own prints go to stderr
     os.dup2(2, 1)
-    import tensorflow as tf
-
-    import habana_tf
-
-    habana_tf.load_habana_module()
+    run = load()
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec is not None and spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for line in sys.stdin:
+        test, *arguments = json.loads(line)
         error = None
         try:
-            with tf.device("/HPU:0"):
-                getattr(module, line.strip())()
+            run(getattr(module, test), *arguments)
         except BaseException:
             error = traceback.format_exc()
         out.write(json.dumps(error) + "\n")
         out.flush()
-
-
-if __name__ == "__main__":
-    _serve(sys.argv[1])

@@ -1,9 +1,10 @@
-"""Runs Python programs in processes that have imported TensorFlow before they begin.
+"""Runs Python programs in processes that have imported TensorFlow or PyTorch before they begin.
 
-The import takes seconds of CPU and the tests start some hundred processes. So one process imports TensorFlow, does
+The import takes seconds of CPU and the tests start some hundred processes. So one process imports the framework, does
 nothing else, and forks a copy of itself for each program; a keeper, forked too, waits for the copy and passes on how
-it ended. There is one such process per set of the variables that are read during the import, and a second one for
-programs that load HPU: a copy of the first that has imported what they import, which takes most of a second.
+it ended. There is one such process per framework and set of the variables that are read during the import, and a
+second one for programs that load HPU: a copy of the first that has imported what they import, which takes a second or
+two.
 
     child = Child(["script.py", "--epochs", "2"], env)   # what would stand behind `python`; -c and -m work as well
     child.wait(timeout=300)
@@ -30,26 +31,35 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_AT_IMPORT = ("PYTHON", "TF_CPP_", "TF_USE_", "TF_ENABLE_ONEDNN", "KERAS_", "OMP_", "OPENBLAS_")
+_AT_IMPORT = (
+    "PYTHON", "TF_CPP_", "TF_USE_", "TF_ENABLE_ONEDNN", "KERAS_", "OMP_", "OPENBLAS_", "PYTORCH_", "TORCH_",
+    "TORCHINDUCTOR_", "TORCHDYNAMO_", "ATEN_", "PT_HPU_AUTOLOAD",
+)  # fmt: skip
 """Variables that are read before a program begins start with one of these."""
 _LARGEST = 1 << 20
-_OF_HPU = (
-    "habana_tf.loader", "habana_tf.graph.eager", "habana_tf.graph.pipeline", "habana_tf.resolver.resolve",
-    "habana_tf.custom.op", "llvmlite.binding", "llvmlite.ir",
-)  # fmt: skip
+_OF_HPU = {
+    "tensorflow": (
+        "habana_tf.loader", "habana_tf.graph.eager", "habana_tf.graph.pipeline", "habana_tf.resolver.resolve",
+        "habana_tf.custom.op", "llvmlite.binding", "llvmlite.ir",
+    ),
+    "torch": (
+        "habana_tf.torch.device", "habana_tf.torch.compile_backend", "habana_tf.resolver.resolve", "torch._dynamo",
+        "torch.fx.experimental.symbolic_shapes", "llvmlite.binding", "llvmlite.ir",
+    ),
+}  # fmt: skip
 """These bring nearly all that a program imports until its first launch has run."""
 
 
 class Child:
     """A running program. Standard streams are file descriptors; without one it is /dev/null.
 
-    hpu: it finds imported what loading HPU and a launch import. HPU is not loaded.
+    framework: what it finds imported. hpu: also what loading HPU and a launch import. HPU is not loaded.
     """
 
     def __init__(
         self, arguments: Sequence[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None = None,
         stdin: int | None = None, stdout: int | None = None, stderr: int | None = None, session: bool = False,
-        hpu: bool = False,
+        hpu: bool = False, framework: str = "tensorflow",
     ) -> None:  # fmt: skip
         self.args = list(arguments)
         self.returncode: int | None = None
@@ -61,7 +71,7 @@ class Child:
         streams = [null if stream is None else stream for stream in (stdin, stdout, stderr)]
         with other:
             early = tuple(sorted((k, v) for k, v in env.items() if k.startswith(_AT_IMPORT)))
-            socket.send_fds(_server(early, hpu), [json.dumps(request).encode()], [*streams, other.fileno()])
+            socket.send_fds(_server(framework, early, hpu), [json.dumps(request).encode()], [*streams, other.fileno()])
         os.close(null)
         self.pid = self._told()
 
@@ -99,11 +109,11 @@ class Child:
 
 def run(
     arguments: Sequence[str], env: Mapping[str, str], timeout: float, cwd: str | os.PathLike[str] | None = None,
-    hpu: bool = False,
+    hpu: bool = False, framework: str = "tensorflow",
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """Runs a program to its end and returns what it printed. Raises subprocess.TimeoutExpired and kills it."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        child = Child(arguments, env, cwd, stdout=out.fileno(), stderr=err.fileno(), hpu=hpu)
+        child = Child(arguments, env, cwd, stdout=out.fileno(), stderr=err.fileno(), hpu=hpu, framework=framework)
         try:
             code = child.wait(timeout)
         finally:
@@ -114,17 +124,18 @@ def run(
 
 
 @functools.cache
-def _server(early: tuple[tuple[str, str], ...], hpu: bool) -> socket.socket:
-    """The connection to a process that has imported TensorFlow under these variables."""
+def _server(framework: str, early: tuple[tuple[str, str], ...], hpu: bool) -> socket.socket:
+    """The connection to a process that has imported the framework under these variables."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     env = {k: v for k, v in os.environ.items() if not k.startswith(_AT_IMPORT)} | dict(early)
     with theirs:
         server: Child | subprocess.Popen[bytes]
         if hpu:
-            server = Child([__file__, "0", *_OF_HPU], env, stdin=theirs.fileno(), session=True)
+            words = [__file__, "0", *_OF_HPU[framework]]
+            server = Child(words, env, stdin=theirs.fileno(), session=True, framework=framework)
         else:
             server = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())], env=env, pass_fds=[theirs.fileno()],
+                [sys.executable, __file__, str(theirs.fileno()), framework], env=env, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
     atexit.register(server.kill)
@@ -172,7 +183,7 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.update(request["env"])
     np.random.seed()  # TensorFlow draws its own from the system at first use
     first, *rest = request["arguments"]
-    path = sys.path[1:]
+    path = [*sys.path]
     if first == "-c":
         sys.argv, sys.path[:] = ["-c", *rest[1:]], ["", *path]
         module = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -186,11 +197,11 @@ def _become(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    import tensorflow as tf
-
-    _ = tf.keras.layers  # newer releases import Keras when it is first asked for
+    del sys.path[0]  # this folder, whose `torch` is not the framework
     for module in sys.argv[2:]:
         importlib.import_module(module)
+    if "tensorflow" in sys.modules:
+        _ = sys.modules["tensorflow"].keras.layers  # newer releases import Keras when it is first asked for
     gc.collect()
     gc.freeze()  # a copy does not look for garbage among a million objects, again and again
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))

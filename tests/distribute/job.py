@@ -76,15 +76,16 @@ class Job:
                 )
             )  # fmt: skip
 
-    def script(self, *arguments: str, **variables: str) -> None:
-        """One more process that runs the script, in a session of its own; it finds TensorFlow imported, and where it
-        loads HPU what that imports."""
+    def script(self, *arguments: str, framework: str = "tensorflow", **variables: str) -> None:
+        """One more process that runs the script, in a session of its own; it finds the framework imported, and where
+        it loads HPU what that imports."""
         hpu = "habana" in (self.folder / "script.py").read_text()
         with open(self.folder / f"output{len(self.processes)}", "wb") as output:
             self.processes.append(
                 forked.Child(
                     ["script.py", *arguments], self._environment(variables), self.folder,
                     stdout=output.fileno(), stderr=output.fileno(), session=True, hpu=hpu,
+                    framework=framework,
                 )
             )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from typing import Any
 
@@ -42,5 +41,5 @@ def run(script: str, size: int = 2, **settings: str) -> list[Any]:
     with job(PROLOGUE + textwrap.dedent(script)) as running:
         settings = {"TF_RECIPE_CACHE_PATH": str(running.folder / "recipes"), **settings}
         for rank in range(size):
-            running.start([sys.executable, "script.py"], **variables(rank, size, port), **settings)
+            running.script(framework="torch", **variables(rank, size, port), **settings)
         return running.done(size)

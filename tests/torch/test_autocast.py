@@ -178,7 +178,7 @@ def test_files_replace_the_lists(tmp_path: Path) -> None:
             assert x.bfloat16().exp().dtype is torch.bfloat16
         assert any("no_such_op" in r.getMessage() for r in lines)
         """,
-        PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(lower), PT_HPU_AUTOCAST_FP32_OPS_LIST=str(fp32),
+        imported=True, PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(lower), PT_HPU_AUTOCAST_FP32_OPS_LIST=str(fp32),
     )  # fmt: skip
     python(
         """
@@ -187,5 +187,5 @@ def test_files_replace_the_lists(tmp_path: Path) -> None:
         with torch.autocast("hpu"):
             assert (x * x).dtype is torch.bfloat16
         """,
-        PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(tmp_path / "none.txt"),
+        imported=True, PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(tmp_path / "none.txt"),
     )  # fmt: skip

@@ -192,7 +192,7 @@ def test_options_of_habanas_compiler_are_a_warning() -> None:
         run = torch.compile(lambda x: x + 1, backend="hpu_backend", options={"force_static_compile": True})
         print(run(torch.ones(2, device="hpu")).tolist())
     """
-    done = python(program)
+    done = python(program, imported=True)
     assert "[2.0, 2.0]" in done.stdout
     assert "the options ['force_static_compile'] change nothing here" in done.stderr
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.child import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,9 +34,8 @@ def programs() -> list[tuple[str, str]]:
 @pytest.mark.parametrize("page, program", programs() if (ROOT / PAGES[0]).exists() else [])
 def test_a_program_of_a_page(page: str, program: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(program)
-    words = [sys.executable, *(TORCHRUN if "init_process_group" in program else ()), "program.py"]
-    env = environment(HABANA_SIM_CARDS="2")
-    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    words = [*(TORCHRUN if "init_process_group" in program else ()), "program.py"]
+    done = forked.run(words, environment(HABANA_SIM_CARDS="2"), 300, tmp_path, hpu=True, framework="torch")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "runs on the CPU" not in done.stderr, done.stderr
     assert done.stdout, "a program of a page prints what it did"

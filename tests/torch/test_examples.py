@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.child import environment
 from tests.torch.child import needs_torch
 
@@ -28,8 +29,11 @@ def _run(program: str, *arguments: str, launcher: tuple[str, ...] = ()) -> str:
     """What a program printed."""
     env = environment(HABANA_SIM_CARDS="2", HF_HUB_OFFLINE="1")
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
-    line = [*(launcher or (sys.executable,)), str(EXAMPLES / program), *arguments]
-    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=400)
+    line = [*launcher, str(EXAMPLES / program), *arguments]
+    if launcher:
+        done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=400)
+    else:
+        done = forked.run(line, env, timeout=400, hpu=True, framework="torch")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 

@@ -199,5 +199,6 @@ def test_exit_in_a_hook_ends_the_program_as_anywhere() -> None:
         "x = torch.ones(3, device='hpu', requires_grad=True)\n"
         "y = x * 2\ny.register_hook(lambda grad: sys.exit(7))\ny.sum().backward()\n",
         check=False,
+        imported=True,
     )
     assert ended.returncode == 7, ended.stderr

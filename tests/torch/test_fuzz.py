@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
+from tests import forked
 from tests.child import environment
 from tests.effort import some
 from tests.torch.child import needs_torch
@@ -28,8 +27,8 @@ def test_calls_that_do_not_fit(part: int, mode: str) -> None:
     wrong = []
     env = environment(HABANA_SIM_CHECK_INDICES="error", PT_HPU_LAZY_MODE="1" if mode == "lazy" else "0")
     while True:
-        command = [sys.executable, "-m", "tests.torch.fuzz", *map(str, (part, PARTS, row, first))]
-        made = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=300)
+        command = ["-m", "tests.torch.fuzz", *map(str, (part, PARTS, row, first))]
+        made = forked.run(command, env, timeout=300, hpu=True, framework="torch")
         said = [json.loads(line) for line in made.stdout.splitlines() if line.startswith("{")]
         calls = [each for each in said if "name" in each]
         assert calls, f"the process ended with {made.returncode} before its first call"

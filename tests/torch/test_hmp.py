@@ -53,8 +53,8 @@ assert (hx @ hw).eq(0).all().item()  # no cast weight of before
 said = " ".join(r.getMessage() for r in lines)
 assert "hmp O1: in bf16 addmm" in said and "aten.linear.default runs in lower precision" in said, said
 """,
-        PT_HPU_LAZY_MODE=lazy,
-    )
+        imported=True, PT_HPU_LAZY_MODE=lazy,
+    )  # fmt: skip
 
 
 @needs_torch
@@ -73,7 +73,8 @@ try:
     raise SystemError("no error")
 except ValueError as error:
     assert "O1 and O2" in str(error)
-"""
+""",
+        imported=True,
     )
 
 
@@ -87,5 +88,6 @@ def test_files_replace_the_lists(tmp_path: Path) -> None:
 hmp.convert(opt_level="O1", bf16_file_path="{tmp_path}/bf16.txt", fp32_file_path="{tmp_path}/fp32.txt")
 assert (hx * hx).dtype is torch.bfloat16 and torch.nn.functional.linear(hx, hw).dtype is torch.bfloat16
 assert (hx.bfloat16() @ hw).dtype is torch.float32
-"""
+""",
+        imported=True,
     )

@@ -214,7 +214,7 @@ def test_import_claims_no_card_and_use_says_which_process_has_it() -> None:
         )
         subprocess.run([sys.executable, "-c", second], check=True)
         """,
-        HABANA_SIM_STATE_DIR=state, HABANA_SIM_CARDS="1",
+        imported=True, HABANA_SIM_STATE_DIR=state, HABANA_SIM_CARDS="1",
     )  # fmt: skip
 
 
@@ -238,7 +238,8 @@ def test_a_forked_child_is_told_to_be_spawned_only_if_it_uses_the_device() -> No
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert (x + 1).sum().item() == 4
-        """
+        """,
+        imported=True,
     )
 
 
@@ -257,7 +258,8 @@ def test_set_device_chooses_a_card_before_the_first_use() -> None:
             raise SystemExit("no error")
         except RuntimeError as error:
             assert "invalid device ordinal 1" in str(error)
-        """
+        """,
+        imported=True,
     )
 
 
@@ -327,7 +329,7 @@ def test_without_cards_libraries_take_the_cpu() -> None:
         except Exception as error:
             print(error)
     """
-    said = python(program, HABANA_SIM_CARDS="0").stdout.splitlines()
+    said = python(program, imported=True, HABANA_SIM_CARDS="0").stdout.splitlines()
     assert said[0] == "False False 0"
     assert "this simulated machine has no cards (HABANA_SIM_CARDS=0)" in said[1]
 

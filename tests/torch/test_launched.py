@@ -76,7 +76,7 @@ def test_importing_habanas_modules_sets_the_ranks() -> None:
         import habana_frameworks.torch
         print(os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["LOCAL_RANK"])
     """
-    assert python(program, **OMPI).stdout.split() == ["5", "6", "2"]
+    assert python(program, imported=True, **OMPI).stdout.split() == ["5", "6", "2"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")
@@ -88,7 +88,7 @@ def test_a_job_of_one_process_is_alone() -> None:
         state = accelerate.PartialState()
         print(state.distributed_type.value, state.num_processes, state.device)
     """
-    assert python(program, **OMPI_ALONE).stdout.split() == ["NO", "1", "hpu"]
+    assert python(program, imported=True, **OMPI_ALONE).stdout.split() == ["NO", "1", "hpu"]
 
 
 def test_without_a_launcher_a_given_local_rank_chooses_the_card(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_fabric_trains_as_on_the_cpu(precision: str) -> None:
             weights.append(there.weight.detach().cpu())
         torch.testing.assert_close(*weights, rtol=1e-2, atol=1e-2)
     """
-    assert python(program).stdout.splitlines() == ["SingleDeviceStrategy cpu", "SingleHPUStrategy hpu:0"]
+    assert python(program, imported=True).stdout.splitlines() == ["SingleDeviceStrategy cpu", "SingleHPUStrategy hpu:0"]
 
 
 @needs_lightning
@@ -89,7 +89,7 @@ except ValueError as error:
     print(error)
 """
     )
-    done = python(program)
+    done = python(program, imported=True)
     kinds = ["float32", "bfloat16", "float32", "float32"]
     said = [line for line in done.stdout.splitlines() if line.startswith(("step", "HPUPrecision"))]
     assert said == [
@@ -114,7 +114,7 @@ def test_lightning_2_0_has_an_accelerator_of_its_own() -> None:
 pl.Trainer(accelerator="hpu", devices=1, max_steps=1, **quiet).fit(Model(), data)
 """
     )
-    assert "step hpu:0 torch.float32" in python(program).stdout
+    assert "step hpu:0 torch.float32" in python(program, imported=True).stdout
 
 
 @pytest.mark.skipif(not _installed("lightning-habana", "1.6"), reason="lightning-habana 1.6 is not installed")

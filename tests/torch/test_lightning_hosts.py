@@ -68,7 +68,7 @@ def test_two_hosts_train_as_one_process_with_the_whole_batch(devices: int, tmp_p
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    python(PROGRAM, "cpu", "1", "1", str(alone))
+    python(PROGRAM, "cpu", "1", "1", str(alone), imported=True)
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(PROGRAM))
     with hosts(2, tmp_path) as (made, shell):

@@ -223,7 +223,7 @@ def test_it_is_that_of_keras_twin(name: str, batch: int, near: float) -> None:
     """The same network, written in both frameworks, is as fast but for what the frameworks' formulas differ in."""
     found = []
     for script in (_KERAS, _TORCH):
-        lines = python(script.format(name=name, batch=batch)).stdout.splitlines()
+        lines = python(script.format(name=name, batch=batch), imported=True).stdout.splitlines()
         found.append([tuple(map(float, line.split()[1:])) for line in lines if line.startswith("seconds")])
     for (keras, weights), (torch_, others) in zip(*found, strict=True):
         assert abs(torch_ / keras - 1) <= near and abs(others / weights - 1) <= 0.02, found

@@ -241,7 +241,7 @@ _TRAINS = """
 @needs_torch
 def test_a_second_process_compiles_nothing_and_ranges_can_be_turned_off(tmp_path: Path) -> None:
     path = str(tmp_path)
-    made = [python(_TRAINS, TF_RECIPE_CACHE_PATH=path, PT_HPU_LAZY_MODE="1").stdout for _ in range(2)]
-    made.append(python(_TRAINS, TF_ENABLE_DYNAMIC_SHAPES="0", PT_HPU_LAZY_MODE="1").stdout)
+    made = [python(_TRAINS, imported=True, TF_RECIPE_CACHE_PATH=path, PT_HPU_LAZY_MODE="1").stdout for _ in range(2)]
+    made.append(python(_TRAINS, imported=True, TF_ENABLE_DYNAMIC_SHAPES="0", PT_HPU_LAZY_MODE="1").stdout)
     first, second, without = (int(text.split()[-1]) for text in made)
     assert second == 0 < first < without

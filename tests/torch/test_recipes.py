@@ -133,7 +133,7 @@ def test_looking_at_them_takes_neither_framework(recipes: Path) -> None:
 def test_a_second_process_compiles_nothing_though_its_modules_have_other_names(recipes: Path) -> None:
     before = {row["digest"] for row in _listed(recipes)}
     renamed = _TRAINS.replace("Net", "Other").replace("head", "last")
-    done = python(renamed + _COMPILED, TF_RECIPE_CACHE_PATH=str(recipes), PT_HPU_LAZY_MODE="1")
+    done = python(renamed + _COMPILED, imported=True, TF_RECIPE_CACHE_PATH=str(recipes), PT_HPU_LAZY_MODE="1")
     assert done.stdout.split()[-2:] == ["recipes", "0"]
     assert {row["digest"] for row in _listed.__wrapped__(recipes)} == before
 
@@ -143,8 +143,9 @@ def test_a_second_process_compiles_nothing_though_its_modules_have_other_names(r
 def test_a_second_process_compiles_nothing_of_a_compiled_model(tmp_path: Path) -> None:
     graph = _TRAINS.replace('Net().to("hpu")', 'torch.compile(Net().to("hpu"), backend="hpu_backend")')
     counts = []
+    settings = {"TF_RECIPE_CACHE_PATH": str(tmp_path / "recipes"), "PT_HPU_LAZY_MODE": "0"}
     for _ in range(2):
-        done = python(graph + _COMPILED, TF_RECIPE_CACHE_PATH=str(tmp_path / "recipes"), PT_HPU_LAZY_MODE="0")
+        done = python(graph + _COMPILED, imported=True, **settings)
         counts.append(int(done.stdout.split()[-1]))
     assert counts[0] > 0 and counts[1] == 0
 
@@ -175,7 +176,7 @@ def test_habanas_configuration_of_the_cache_names_its_folder_and_clears_it(tmp_p
     kept, cleared = f"{tmp_path},false,64", f"{tmp_path},True,64,false"
 
     def compiled(config: str, **others: str) -> int:
-        done = python(_STEP, PT_HPU_LAZY_MODE="1", PT_HPU_RECIPE_CACHE_CONFIG=config, **others)
+        done = python(_STEP, imported=True, PT_HPU_LAZY_MODE="1", PT_HPU_RECIPE_CACHE_CONFIG=config, **others)
         return int(done.stdout.split()[-1])
 
     first = compiled(kept)
@@ -190,7 +191,7 @@ def test_habanas_configuration_of_the_cache_names_its_folder_and_clears_it(tmp_p
 
 @needs_torch
 def test_variables_that_nothing_reads_are_said() -> None:
-    done = python(_STEP, PT_HPU_LAZY_MOD="1", PT_HPU_GPU_MIGRATION="1", HABANA_SIM_LOG="info")
+    done = python(_STEP, imported=True, PT_HPU_LAZY_MOD="1", PT_HPU_GPU_MIGRATION="1", HABANA_SIM_LOG="info")
     assert "did you mean PT_HPU_LAZY_MODE?" in done.stderr and "PT_HPU_GPU_MIGRATION: no effect here" in done.stderr
-    wrong = python(_STEP, check=False, HABANA_SIM_CHIPP="gaudi3")
+    wrong = python(_STEP, imported=True, check=False, HABANA_SIM_CHIPP="gaudi3")
     assert wrong.returncode and "did you mean HABANA_SIM_CHIP?" in wrong.stderr

@@ -138,5 +138,5 @@ _SCRIPT = """
 @needs_torch
 def test_a_second_process_compiles_nothing(tmp_path: Any) -> None:
     setting = {"TF_RECIPE_CACHE_PATH": str(tmp_path / "recipes"), "PT_HPU_LAZY_MODE": "1"}
-    first, second = (python(_SCRIPT, **setting).stdout.split() for _ in range(2))
+    first, second = (python(_SCRIPT, imported=True, **setting).stdout.split() for _ in range(2))
     assert int(first[1]) > 0 and int(second[1]) == 0
