@@ -99,7 +99,7 @@ def _changes(framework: str, as_json: bool) -> int:
     if as_json:
         rows = [
             {
-                "name": group.name,
+                "name": group.title,
                 "made": group in chosen,
                 "kind": group.kind,
                 "only": group.only or None,
@@ -115,7 +115,7 @@ def _changes(framework: str, as_json: bool) -> int:
         ["name", "for", "where", "without it", "worth"],
         [
             (
-                group.name if group in chosen else f"{group.name} (left out)",
+                group.title if group in chosen else f"{group.title} (left out)",
                 group.kind,
                 group.only or group.host.name,
                 group.why,

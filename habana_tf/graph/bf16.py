@@ -20,7 +20,6 @@ direction. The conversion is idempotent. Every op with a float32 tensor gets a v
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
@@ -35,7 +34,6 @@ from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_facts import opdefs
 
 F32, BF16 = DType.F32.number, DType.BF16.number
-_log = logging.getLogger("habana_tf")
 
 
 class Why(Enum):
@@ -73,11 +71,6 @@ class Conversion:
     def counts(self) -> dict[tuple[str, Why], int]:
         """How many nodes of each op got each verdict."""
         return dict(Counter((op, why) for (_, op), why in self.verdicts.items()))
-
-    def say(self) -> None:
-        """Logs every verdict."""
-        for (name, op), why in self.verdicts.items():
-            _log.info("%s %s %s: %s", "bf16" if why.converted else "fp32", op, name, why.value)
 
 
 @dataclass(frozen=True)

@@ -209,8 +209,6 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
         excluded = {**work.excluded, **{n.proto.name: reason for n in left}}
         work = Work(View.parse(graph_def, view.preserved, fetched), Shapes(item), excluded)
     conversion = work.conversion
-    if conversion is not None and _watch.see is None and settings.HABANA_SIM_BF16_VERBOSE.get():
-        conversion.say()
     casts = conversion is not None and conversion.casts
     changed = work.launches or work.placement.moved or work.opened or work.folded or casts
     out = work.view.write() if changed else None

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from habana_tf import settings
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import RESOURCE, output_types
 from habana_tf.graph.shapes import Shapes
@@ -45,7 +44,7 @@ _MOVES = frozenset({
 def convert(view: View, flow: Flow) -> dict[str, int]:
     """Rewrites every launch of a graph; returns how many variables each one updates, by name."""
     launches = [n for n in view.alive() if n.op == "HpuLaunch"]
-    if not launches or not settings.HABANA_SIM_UPDATE_IN_PLACE.get():
+    if not launches:
         return {}
     takers = _takers(view)
     python = any(n.op in PYTHON for n in view.alive())

@@ -17,9 +17,8 @@ import functools
 import itertools
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
 
 from habana_tf import settings
 from habana_tf.hardware.calibration import Answer, Products, bf16_products
@@ -65,7 +64,7 @@ _MASKED = _WIDE | {Isa.AVX2}
 
 
 class IsaError(RuntimeError):
-    """HABANA_SIM_ISA or HABANA_SIM_BF16_PRODUCTS asks for instructions that this CPU does not have."""
+    """HABANA_SIM_ISA asks for instructions that this CPU does not have."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +124,13 @@ of a vision transformer 1.64 times, of dense layers of 512 1.3 times."""
 class Target:
     """What kernels are compiled for, as capabilities; which instructions give them is known here only.
 
-    `llvm_cpu` and `llvm_features` go into LLVM's target machine. products: how bf16 operands are multiplied; "auto" is
-    what was measured to be faster.
+    `llvm_cpu` and `llvm_features` go into LLVM's target machine.
     """
 
     isa: Isa
     avx512_bf16: bool
     llvm_cpu: str
     llvm_features: str
-    products: Products | Literal["auto"] = "auto"
 
     @property
     def instructions(self) -> str:
@@ -218,8 +215,6 @@ class Target:
         """How products of bf16 that the tile engine does not take are computed, and why."""
         if not self.multiplies_bf16_pairs:
             return Answer("widen", "this target cannot multiply pairs")
-        if self.products != "auto":
-            return Answer(self.products, "HABANA_SIM_BF16_PRODUCTS")
         return bf16_products(self.llvm_cpu, self.llvm_features)
 
     @property
@@ -273,21 +268,9 @@ def host() -> Cpu:
 
 
 def target(cpu: Cpu | None = None) -> Target:
-    """The target for `cpu` (by default the host) under HABANA_SIM_ISA and HABANA_SIM_BF16_PRODUCTS as they are now.
-
-    Raises IsaError when a setting asks for more than the CPU has.
-    """
-    cpu = cpu or host()
-    found = _capped(cpu, settings.HABANA_SIM_ISA.get())
-    products = settings.HABANA_SIM_BF16_PRODUCTS.get()
-    if products == "auto":
-        return found
-    if products == "dot" and not found.multiplies_bf16_pairs:
-        raise IsaError(
-            f"HABANA_SIM_BF16_PRODUCTS=dot, but {cpu.name} under HABANA_SIM_ISA={settings.HABANA_SIM_ISA.get()} has no "
-            "dot products of bf16 (AVX512_BF16): use auto or widen"
-        )
-    return replace(found, products="dot" if products == "dot" else "widen")
+    """The target for `cpu` (by default the host) under HABANA_SIM_ISA as it is now. Raises IsaError when that asks for
+    more than the CPU has."""
+    return _capped(cpu or host(), settings.HABANA_SIM_ISA.get())
 
 
 @functools.lru_cache(maxsize=8)

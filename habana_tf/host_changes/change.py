@@ -1,7 +1,7 @@
 """The one way in which an attribute of TensorFlow, Keras or PyTorch gets another value while HPU is loaded.
 
 A `Change` names the attribute and makes the new value of the one it has. Those that belong together are a `Group`: it
-has the reason, what it is worth, and the name that the framework's setting knows it by.
+has the reason, what it is worth, and the name that HABANA_SIM_CHANGES knows it by.
 
 Invariants: an attribute is changed once, however often `install` is called, and `undo` gives its value back; a module
 that is not imported yet is changed right after its import; an attribute that is not there is an error where numbers
@@ -31,22 +31,22 @@ class ChangeError(LoadError):
 
 @dataclass(frozen=True)
 class Host:
-    """A framework. package: what it is imported by. setting: which changes are made. listing: the command that prints
-    them. remedy: what to install where an attribute is missing."""
+    """A framework. package: what it is imported by. prefix: of the names of its changes in HABANA_SIM_CHANGES.
+    listing: the command that prints them. remedy: what to install where an attribute is missing."""
 
     name: str
     package: str
-    setting: settings.Setting
+    prefix: str
     listing: str
     remedy: str
 
 
 TENSORFLOW = Host(
-    "TensorFlow", "tensorflow", settings.HABANA_SIM_CHANGES, "habana-tf info --changes",
+    "TensorFlow", "tensorflow", "", "habana-tf info --changes",
     "a release from 2.15 to 2.21 (pip install 'tensorflow>=2.15,<2.22')",
 )  # fmt: skip
 PYTORCH = Host(
-    "PyTorch", "torch", settings.HABANA_SIM_TORCH_CHANGES, "habana-tf info --changes --framework torch",
+    "PyTorch", "torch", "torch.", "habana-tf info --changes --framework torch",
     "a release from 2.10 to 2.14 (pip install 'torch>=2.10,<2.15')",
 )  # fmt: skip
 
@@ -94,6 +94,11 @@ class Group:
     host: Host = TENSORFLOW
 
     @property
+    def title(self) -> str:
+        """Its name for users, as HABANA_SIM_CHANGES takes it."""
+        return self.host.prefix + self.name
+
+    @property
     def kind(self) -> str:
         """What it serves: numbers, speed, or users (errors, reports, what a program may ask for)."""
         return "numbers" if self.numbers else "speed" if self.worth else "users"
@@ -111,26 +116,26 @@ _made: dict[str, _Made] = {}
 
 
 def wanted(groups: Sequence[Group], host: Host) -> list[Group]:
-    """Those that the framework's setting leaves. Raises SettingError for a name that is none of theirs."""
-    name = host.setting.name
-    text = (host.setting.get() or "on").replace(" ", "")
-    if text in ("on", "off"):
-        return list(groups) if text == "on" else []
-    names = text.split(",")
-    known = {group.name for group in groups}
+    """Those that HABANA_SIM_CHANGES leaves. Raises SettingError for a name that is none of theirs."""
+    said = settings.HABANA_SIM_CHANGES.get()
+    if said == ("off",):
+        return []
+    names = [name for name in said if ("." in name) == bool(host.prefix)]
+    known = {group.title for group in groups}
     wrong = [name for name in names if name.removeprefix("-") not in known]
-    if wrong or len({name[:1] == "-" for name in names}) > 1:
+    without = {name[1:] for name in names if name[0] == "-"}
+    if wrong or 0 < len(without) < len(names):
         raise settings.SettingError(
-            f"{name}={text}: on, off, names of the changes to make, or each with a minus to leave them out "
-            f"(`{host.listing}` lists them); {wrong[0] if wrong else 'both kinds'} will not do"
+            f"HABANA_SIM_CHANGES={','.join(said)}: names of the changes to make, or each with a minus to leave them "
+            f"out (`{host.listing}` lists them); {wrong[0] if wrong else 'both kinds'} will not do"
         )
-    return [group for group in groups if group.name in names or (text[0] == "-" and f"-{group.name}" not in names)]
+    return [group for group in groups if not names or (group.title not in without if without else group.title in names)]
 
 
-def warn_of(left_out: Sequence[Group], host: Host) -> None:
+def warn_of(left_out: Sequence[Group]) -> None:
     """Says which changes are not made, and what numbers lack for it."""
     if left_out:
-        _log.warning("%s leaves out %s", host.setting.name, ", ".join(group.name for group in left_out))
+        _log.warning("HABANA_SIM_CHANGES leaves out %s", ", ".join(group.title for group in left_out))
     for group in left_out:
         if group.numbers:
             _log.warning("without %s %s", group.name, group.why)
@@ -201,7 +206,7 @@ def _error(group: Group, change: Change) -> ChangeError:
     version = getattr(importlib.import_module(host.package), "__version__", "")
     return ChangeError(
         f"{host.name} {version} has no {change.target}, on which right numbers depend (without, {group.why}): "
-        f"install {host.remedy}, or leave it out ({host.setting.name}=-{group.name})"
+        f"install {host.remedy}, or leave it out (HABANA_SIM_CHANGES=-{group.title})"
     )
 
 

@@ -14,7 +14,6 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Expr
 from habana_tf.ir.primitives import Loop, Node, Program
 from habana_tf.resolver.provenance import Provenance
@@ -22,10 +21,6 @@ from habana_tf.resolver.provenance import Provenance
 LEFT_OUT: dict[type, dict[str, str]] = {
     Program: {},
     Node: {"origin": "the op of the cluster that a node came from, for people: rows of reports name it, no code does"},
-    Target: {
-        "products": "a setting; what it comes to is `bf16_products`, in keys of what has bf16 (hosts with equal "
-        "answers share recipes, and only a program with bf16 has to wait for a measurement)",
-    },
     Provenance: {
         "dims": "the sizes at hand of a range: what they decide is in the recipe's conditions, and sizes beyond these "
         "have a key with `beyond`",
@@ -37,10 +32,8 @@ ARGUMENTS_LEFT_OUT = {"name": "what people call the recipe: the digest of its ke
 """The same of the arguments of `compiler.compile.compile_program`."""
 SETTINGS_LEFT_OUT = {
     "HABANA_SIM_ISA": "what it comes to with this CPU is the target, which is in the key",
-    "HABANA_SIM_BF16_PRODUCTS": "what it comes to is in the keys of what has bf16, however it came",
     "HABANA_SIM_CHECK_INDICES": "whether indices are checked is in all keys; what is done then is asked at binding",
     "HABANA_SIM_CHECK_KERNELS": "says how a kernel in C is called, and is asked when a recipe becomes a program",
-    "HABANA_SIM_COMPILE_PROCESSES": "the bytes do not depend on the process that compiled what",
 }
 """The same of the settings that the compiler's sources read. Any other one that they read is in all keys (`key=True` in
 `settings`)."""

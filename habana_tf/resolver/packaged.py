@@ -44,7 +44,7 @@ def packaged_key(program: Program, common: Target) -> Key:
 def packaged(program: Program, goal: Target) -> Recipe | None:
     """The recipe for a program that came with the package, if it did."""
     common = goal.common()
-    if common is None or not settings.HABANA_SIM_PACKAGED_RECIPES.get() or (file := _opened()) is None:
+    if common is None or (file := _opened()) is None:
         return None
     if any(n.dtype is DType.BF16 for n in (*program.inputs, *program.nodes())):  # CPUs of one kind differ in that
         return None

@@ -9,12 +9,13 @@ Invariants: parsers get text without blanks at its ends, never empty, and raise 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 __all__ = [
-    "BF16", "COUNT", "FILE", "HOSTS", "LOGGER", "MODULE_ID", "MODULE_IDS", "NAMES", "PATH", "PER_NODE", "PORT",
-    "PROFILE", "SWITCH", "TEXT", "USER", "Setting", "SettingError", "ValueKind", "choice", "integer", "shown",
+    "BF16", "CHANGES", "COUNT", "FILE", "HOSTS", "LOGGER", "MODULE_ID", "MODULE_IDS", "NAMES", "PATH", "PER_NODE",
+    "PORT", "PROFILE", "SWITCH", "TEXT", "USER", "Setting", "SettingError", "ValueKind", "choice", "integer", "shown",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -140,6 +141,16 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
 
 
+def _changes(text: str) -> tuple[str, ...]:
+    """Names as they are written, ("off",) for none, () for all. PyTorch's have its name in front."""
+    if text.lower() in ("on", "off"):
+        return () if text.lower() == "on" else ("off",)
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(re.fullmatch(r"-?(torch\.)?[a-z]\w+", name) and name not in ("on", "off") for name in names):
+        raise ValueError(text)
+    return names
+
+
 def _switch(text: str) -> bool:
     if text.lower() in ("1", "on", "true", "yes"):
         return True
@@ -180,6 +191,11 @@ HOSTS = ValueKind(_hosts, "host names or addresses separated by commas")
 MODULE_IDS = ValueKind(_module_ids, "different module ids separated by commas, such as 0,1,2,3")
 USER = ValueKind(_number, "a user's number such as 1000")
 NAMES = ValueKind(_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
+CHANGES = ValueKind(
+    _changes,
+    "on, off, or names separated by commas, such as fork,torch.generator or -fork (`habana-tf info --changes` lists "
+    "those of TensorFlow and Keras, with --framework torch those of PyTorch and Lightning)",
+)
 SWITCH = ValueKind(_switch, "on or off")
 PATH = ValueKind(os.path.expanduser, "a directory")
 FILE = ValueKind(os.path.expanduser, "the path of a file")

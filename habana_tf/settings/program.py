@@ -27,14 +27,9 @@ HABANA_SIM_CLUSTER_FUEL = Setting(
     "Number of clusters to make, to bisect a wrong result; -1 is no limit.",
 )
 HABANA_SIM_CHANGES = Setting(
-    "HABANA_SIM_CHANGES", None, kind.TEXT,
-    "Changes to TensorFlow and Keras that are made, to bisect a problem: on, off, names separated by commas, "
-    "or -names for all but these (habana-tf info --changes lists them).",
-)
-HABANA_SIM_TORCH_CHANGES = Setting(
-    "HABANA_SIM_TORCH_CHANGES", None, kind.TEXT,
-    "Changes to PyTorch and Lightning that are made, as HABANA_SIM_CHANGES says of TensorFlow's "
-    "(habana-tf info --changes --framework torch lists them).",
+    "HABANA_SIM_CHANGES", (), kind.CHANGES,
+    "Changes to TensorFlow, Keras, PyTorch and Lightning that are made, to bisect a problem: all, none, those named, "
+    "or all but those named with a minus.",
 )
 HABANA_SIM_HOROVOD = Setting(
     "HABANA_SIM_HOROVOD", True, kind.SWITCH,
@@ -77,25 +72,12 @@ TF_BF16_DUMP_PATH = Setting(
     "TF_BF16_DUMP_PATH", None, kind.FILE,
     "File that gets the active bf16 configuration as JSON; unset writes none.",
 )
-HABANA_SIM_BF16_VERBOSE = Setting(
-    "HABANA_SIM_BF16_VERBOSE", False, kind.SWITCH,
-    "Log for each op of a converted graph why it is bf16 or fp32.",
-)
 
 # --- the graph compiler ---
 
 HABANA_SIM_ISA = Setting(
     "HABANA_SIM_ISA", "auto", kind.choice("auto", "portable", "avx2", "avx512", "amx", "neon"),
     "Instructions that compiled kernels may use; auto is the best this host CPU has.",
-)
-HABANA_SIM_BF16_PRODUCTS = Setting(
-    "HABANA_SIM_BF16_PRODUCTS", "auto", kind.choice("auto", "dot", "widen"),
-    "Products of bf16: dot uses the host CPU's instruction for pairs, widen computes in fp32; auto is the "
-    "faster one, measured once per host.",
-)
-HABANA_SIM_COMPILE_PROCESSES = Setting(
-    "HABANA_SIM_COMPILE_PROCESSES", 0, kind.integer(0),
-    "Processes that compile a large recipe, this one included; 0 takes one per core this process may use.",
 )
 TF_ENABLE_DYNAMIC_SHAPES = Setting(
     "TF_ENABLE_DYNAMIC_SHAPES", True, kind.SWITCH,
@@ -109,10 +91,6 @@ HABANA_SIM_COMPILE = Setting(
     "HABANA_SIM_COMPILE", "on", kind.choice("on", "forbid"),
     "forbid makes compiling a recipe an error: it shows that a warm cache compiles nothing.",
 )
-HABANA_SIM_UPDATE_IN_PLACE = Setting(
-    "HABANA_SIM_UPDATE_IN_PLACE", True, kind.SWITCH,
-    "0 gives a variable new memory with every update, to measure what updates in place save.",
-)
 HABANA_SIM_CHECK_INDICES = Setting(
     "HABANA_SIM_CHECK_INDICES", "warn", kind.choice("warn", "error", "off"),
     "What a launch does about an index or a label out of range: one warning, the framework's error, or nothing. "
@@ -122,10 +100,6 @@ HABANA_SIM_CHECK_KERNELS = Setting(
     "HABANA_SIM_CHECK_KERNELS", False, kind.SWITCH,
     "1 runs kernels in C on copies that end at protected memory: an access beyond a tensor is an error that "
     "names the kernel. Slow; read when a launch is first resolved for its shapes.",
-)
-HABANA_SIM_PACKAGED_RECIPES = Setting(
-    "HABANA_SIM_PACKAGED_RECIPES", True, kind.SWITCH,
-    "0 also compiles the eager ops whose recipes come with the package, to time and test compiling.",
 )
 TF_RECIPE_CACHE_PATH = Setting(
     "TF_RECIPE_CACHE_PATH", None, kind.PATH,

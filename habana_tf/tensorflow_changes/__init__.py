@@ -54,7 +54,7 @@ def install(started: bool) -> None:
     chosen = wanted()
     for group in chosen:
         change.install(group, started)
-    change.warn_of([group for group in ALL if group not in chosen], change.TENSORFLOW)
+    change.warn_of([group for group in ALL if group not in chosen])
 
 
 def undo() -> None:

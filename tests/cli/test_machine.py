@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from habana_tf.hardware import calibration, cpu
+from tests.hardware.bf16_ways import multiply_bf16_by
 
 
 def test_the_table(run: Callable[..., Any]) -> None:
@@ -49,8 +50,8 @@ def test_how_bf16_is_multiplied_and_who_says_so(
         monkeypatch.setattr(calibration, "_answers", {})
         facts = json.loads(run("info", "--json").out)["cpu"]
         assert facts["bf16_products"] in ("dot", "widen") and facts["bf16_products_by"].startswith(source)
-    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", "dot")
-    assert "dot: pairs by one instruction (HABANA_SIM_BF16_PRODUCTS)" in run("info").out
+    multiply_bf16_by("dot", monkeypatch)
+    assert "dot: pairs by one instruction (a test)" in run("info").out
 
 
 @pytest.mark.parametrize(

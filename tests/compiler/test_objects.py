@@ -25,7 +25,7 @@ MODULES = [f"define i64 @f{k}(i64 %x) {{\n  %y = mul i64 %x, {k + 2}\n  ret i64 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Three processes, and no worker that an earlier test left."""
-    monkeypatch.setenv("HABANA_SIM_COMPILE_PROCESSES", "3")
+    monkeypatch.setattr(objects, "processes", lambda: 3)
     monkeypatch.setattr(objects, "idle", objects._Idle())
     monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     yield
@@ -50,7 +50,7 @@ def test_join_and_split_are_inverse() -> None:
 def test_the_bytes_do_not_depend_on_who_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     want = [compile_ir(ir, target()) for ir in MODULES]
     assert split(compiled()) == want
-    monkeypatch.setenv("HABANA_SIM_COMPILE_PROCESSES", "1")
+    monkeypatch.setattr(objects, "processes", lambda: 1)
     assert split(compiled()) == want
 
 

@@ -14,6 +14,7 @@ from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program
 from tests.compiler.running import MATMUL, check
+from tests.hardware.bf16_ways import multiply_bf16_by
 
 F = DType.F32
 
@@ -302,7 +303,7 @@ def test_weights_that_all_iterations_share_are_packed_before_the_first(
     rows: int, transposed: bool, isa: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In numbers: pairs of bf16 are packed in every iteration."""
-    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", "widen")
+    multiply_bf16_by("widen", monkeypatch)
     program = _products(9, rows, transposed=transposed)
     assert _agree(program) == ["copy", "contract"]
     assert _agree(_products(9, rows, DType.BF16, transposed), 3e-2)[0] == "copy"

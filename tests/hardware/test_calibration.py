@@ -105,7 +105,6 @@ def test_of_processes_that_measure_at_once_the_first_is_right(
 
 
 def test_what_this_cpu_cannot_execute_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HABANA_SIM_BF16_PRODUCTS", raising=False)
     monkeypatch.setattr(calibration, "_executes", lambda: False)
     other = cpu.Target(cpu.Isa.AVX512, True, "x86-64-v4", "+avx512bf16")
     assert other.bf16_answer() == ("dot", "not measured: this CPU has no such instruction", None)

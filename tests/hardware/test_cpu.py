@@ -128,26 +128,12 @@ def measured(*answers: str) -> Callable[[str, str], calibration.Answer]:
 
 
 @pytest.mark.parametrize("way", ["dot", "widen"])
-def test_products_of_bf16_are_what_was_measured_or_set(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_products_of_bf16_are_what_was_measured(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
-    monkeypatch.delenv("HABANA_SIM_BF16_PRODUCTS", raising=False)
     monkeypatch.setattr(cpu, "bf16_products", measured(way))
     assert target(ZEN).bf16_products == way
     monkeypatch.setattr(cpu, "bf16_products", measured())  # what follows asks for no measurement
     assert target(SKYLAKE).bf16_products == "widen"
-    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", way)
-    assert target(ZEN).bf16_products == target(SAPPHIRE).bf16_products == way
-    assert target(ZEN).bf16_answer().source == "HABANA_SIM_BF16_PRODUCTS"
-
-
-def test_dot_products_that_a_cpu_has_not_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
-    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", "dot")
-    with pytest.raises(IsaError, match=r"HABANA_SIM_BF16_PRODUCTS=dot.*skylake-avx512.*use auto or widen"):
-        target(SKYLAKE)
-    monkeypatch.setenv("HABANA_SIM_ISA", "avx2")
-    with pytest.raises(IsaError, match="HABANA_SIM_ISA=avx2"):
-        target(ZEN)
 
 
 def test_instruction_sets_are_named_in_one_file_only() -> None:

@@ -57,7 +57,7 @@ def compiled(program: Program, inputs: Sequence[Any], states: Sequence[Any], for
     form: for a program over symbolic extents, their numbers and the outputs' shapes.
     """
     goal = target()
-    text = f"{goal.products}\n{program_text(program)}"
+    text = f"{goal.bf16_products}\n{program_text(program)}"
     recipe = _recipes.get(text)
     if recipe is None:
         recipe = _recipes[text] = compile_program(program, "test", goal)

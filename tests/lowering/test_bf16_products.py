@@ -15,6 +15,7 @@ from harness import BF16, F32, reference
 from rounding import UNITS, check_rounded
 
 from habana_tf.hardware.cpu import host, target
+from tests.hardware.bf16_ways import multiply_bf16_by
 
 R = tf.raw_ops
 WAYS = ["dot", "widen"] if target(host()).multiplies_bf16_pairs else ["widen"]
@@ -22,7 +23,7 @@ WAYS = ["dot", "widen"] if target(host()).multiplies_bf16_pairs else ["widen"]
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", request.param)
+    multiply_bf16_by(request.param, monkeypatch)
     assert target().bf16_products == request.param
     return str(request.param)
 
@@ -81,7 +82,7 @@ def test_the_ways_are_different_code(monkeypatch: pytest.MonkeyPatch) -> None:
     operand = Operand(DType.BF16, (64, 0, 1)), Operand(DType.BF16, (0, 64, 1)), Operand(DType.BF16, (64, 1, 0))
     found = set()
     for way in WAYS:
-        monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", way)
+        multiply_bf16_by(way, monkeypatch)
         code = emit_contract(ContractSpec((64, 64, 64), *operand), target(), "k")
         found.add("".join(call.ir for call in code.calls))
     assert len(found) == len(WAYS)

@@ -66,11 +66,6 @@ assert float(metric.result()) == 3.0
         assert "packaged" in found[op] and "compiled" not in found[op], found
 
 
-def test_a_setting_compiles_them_all_the_same() -> None:
-    found = hits(MODEL, HABANA_SIM_PACKAGED_RECIPES="0")
-    assert not any("packaged" in each for each in found.values()), found
-
-
 def abs_program() -> Program:
     """The first of the file."""
     return next(programs(LISTED, "x86_64"))[2]

@@ -18,6 +18,7 @@ from habana_tf.resolver import recipes
 from habana_tf.resolver.fallback import FallbackForbidden
 from habana_tf.resolver.recipes import CompileForbidden
 from habana_tf.tensorflow_clusters.writer import ClusterWriter
+from tests.hardware.bf16_ways import multiply_bf16_by
 from tests.resolver.resolving import cluster_of, floats, forget, resolve_and_run
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -175,7 +176,7 @@ def test_how_bf16_is_multiplied_is_in_the_keys_of_bf16(monkeypatch: pytest.Monke
     for dtype, compiled in (("float32", 1), ("bfloat16", 2)):
         forget(monkeypatch)
         for way in ("dot", "widen"):
-            monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", way)
+            multiply_bf16_by(way, monkeypatch)
             data = _two_products(dtype) if several else cluster_of("MatMul", T=dtype)
             ones = np.ones((32, 32), from_label(dtype).numpy)
             (out,) = resolve_and_run(data, ones, ones)

@@ -106,6 +106,8 @@ def test_names_are_different_and_each_has_a_reason() -> None:
         ("xla, fork", {"xla", "fork"}),
         ("-xla", NAMES - {"xla"}),
         ("-xla,-fork", NAMES - {"xla", "fork"}),
+        ("-xla,torch.profiler", NAMES - {"xla"}),
+        ("torch.profiler", NAMES),
     ],
 )
 def test_some_are_chosen(monkeypatch: pytest.MonkeyPatch, text: str, chosen: set[str]) -> None:

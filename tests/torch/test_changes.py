@@ -116,13 +116,14 @@ def test_every_target_is_there() -> None:
 
 @needs_torch
 @pytest.mark.parametrize(
-    ("text", "left_out"), [("", set()), ("-profiler,-generator", {"profiler", "generator"}), ("off", None)]
+    ("text", "left_out"),
+    [("", set()), ("-torch.profiler,-xla,-torch.generator", {"profiler", "generator"}), ("xla", set()), ("off", None)],
 )
 def test_some_are_chosen(monkeypatch: pytest.MonkeyPatch, text: str, left_out: set[str] | None) -> None:
-    monkeypatch.setenv("HABANA_SIM_TORCH_CHANGES", text)
+    monkeypatch.setenv("HABANA_SIM_CHANGES", text)
     names = {group.name for group in changes.ALL}
     assert {group.name for group in changes.wanted()} == (set() if left_out is None else names - left_out)
-    monkeypatch.setenv("HABANA_SIM_TORCH_CHANGES", "profilers")
+    monkeypatch.setenv("HABANA_SIM_CHANGES", "torch.profilers")
     with pytest.raises(SettingError, match="info --changes --framework torch"):
         changes.wanted()
 
@@ -138,7 +139,7 @@ def test_the_device_works_without_any() -> None:
         assert torch.Generator is torch._C.Generator
         assert torch.backends.mha.get_fastpath_enabled()
         """,
-        imported=True, HABANA_SIM_TORCH_CHANGES="off",
+        imported=True, HABANA_SIM_CHANGES="off",
     )  # fmt: skip
 
 

@@ -19,20 +19,15 @@ from habana_tf.cli.output import painted
 from habana_tf.reports.characters import encoding_of
 from habana_tf.reports.table import printable, wrapped
 from habana_tf.reports.units import size
+from habana_tf.settings import environment as kind
 from habana_tf.version import __version__
 
 _WIDTH = 80
 _NAME = 14
 _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 _MARK = 9
-_SHOWN = ("HABANA_SIM_CHIP HABANA_SIM_CARDS HABANA_VISIBLE_MODULES HLS_MODULE_ID HABANA_SIM_RANK HABANA_SIM_SIZE "
-          "HABANA_SIM_LOCAL_RANK HABANA_SIM_LOCAL_SIZE HOROVOD_RANK HOROVOD_SIZE TF_PLACE_ON_CPU "
-          "TF_CPU_RUNTIME_FALLBACK TF_MAX_CONST_SIZE_IN_CLUSTER HABANA_SIM_CLUSTER_FUEL HABANA_SIM_CHANGES "
-          "HABANA_SIM_HOROVOD HABANA_SIM_ISA HABANA_SIM_BF16_PRODUCTS HABANA_SIM_COMPILE_PROCESSES "
-          "TF_ENABLE_DYNAMIC_SHAPES HABANA_SIM_THREADS HABANA_SIM_COMPILE HABANA_SIM_UPDATE_IN_PLACE "
-          "HABANA_SIM_CHECK_INDICES HABANA_SIM_CHECK_KERNELS HABANA_SIM_PACKAGED_RECIPES TF_RECIPE_CACHE_SIZE_MB "
-          "HABANA_SIM_CACHE_MODE HABANA_SIM_LOG").split()  # fmt: skip
-"""Variables whose values are numbers or words of ours. Of the others it is said that they are set."""
+_PRIVATE = {each.allowed for each in (kind.BF16, kind.FILE, kind.HOSTS, kind.PATH, kind.PROFILE, kind.TEXT)}
+"""Kinds of settings whose values may name a place or a secret: of these it is said that they are set."""
 
 
 def line(finding: Finding) -> str:
@@ -76,13 +71,13 @@ def _variables() -> Iterator[str]:
     for setting in settings.declared():
         source = setting.source()
         if source is not None:
-            yield f"{source}={setting.text()}" if setting.name in _SHOWN else f"{source} (set)"
+            yield f"{source}={setting.text()}" if setting.allowed not in _PRIVATE else f"{source} (set)"
     yield from (f"{name} (set)" for name in habana.set_in_vain())
 
 
 def _without_places(text: str) -> str:
     """`text` with the names of variables for their values, where these name a place, and ~ for the user's folder."""
-    for setting in (each for each in settings.declared() if each.name not in _SHOWN):
+    for setting in (each for each in settings.declared() if each.allowed in _PRIVATE):
         source, value = setting.source(), setting.text()
         for spelled in (os.path.abspath(os.path.expanduser(value)), value) if value else ():
             text = _replaced(spelled, f"${source}", text)

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from habana_tf import settings
 from habana_tf.compiler.codegen.machine import compile_ir
 from habana_tf.compiler.codegen.worker import IDLE
 from habana_tf.compiler.costs import WORKER_PROCESSES, WORKER_PRODUCTS
@@ -199,8 +198,7 @@ idle = _Idle()
 
 def processes() -> int:
     """The number of processes that compile a recipe, this one included."""
-    wanted = settings.HABANA_SIM_COMPILE_PROCESSES.get()
-    return wanted or min(len(os.sched_getaffinity(0)), WORKER_PROCESSES + 1)
+    return min(len(os.sched_getaffinity(0)), WORKER_PROCESSES + 1)
 
 
 def expect(products: int, start: Callable[[], Worker] = Worker) -> None:

@@ -1,7 +1,7 @@
 """All that this package changes in PyTorch and Lightning: one list, and nothing elsewhere.
 
 Each stands for something that PyTorch asks only of a backend in C++; what it does for other devices stays as it was.
-`habana-tf info --changes --framework torch` prints it. HABANA_SIM_TORCH_CHANGES leaves changes out.
+`habana-tf info --changes --framework torch` prints it. HABANA_SIM_CHANGES leaves changes out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALL: tuple[Group, ...] = (*AT_LOAD, storages.SHARDED, *data_parallel.GROUPS, *li
 
 
 def wanted() -> list[Group]:
-    """Those that HABANA_SIM_TORCH_CHANGES leaves. Raises SettingError for a name that is none of theirs."""
+    """Those that HABANA_SIM_CHANGES leaves. Raises SettingError for a name that is none of theirs."""
     return change.wanted(ALL, PYTORCH)
 
 
@@ -52,4 +52,4 @@ def install(groups: Sequence[Group]) -> None:
     for group in groups:
         if group in chosen:
             change.install(group)
-    change.warn_of([group for group in groups if group not in chosen], PYTORCH)
+    change.warn_of([group for group in groups if group not in chosen])
