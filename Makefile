@@ -99,13 +99,13 @@ test-torch-all: $(VENV_TORCH)/.installed ## What that left out: all samples of P
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 # The longest first, so that none runs alone in the end.
-LATEST_TESTS := tests/keras_coverage tests/tensorflow_changes tests/distribute tests/examples tests/device \
+LATEST_TESTS := tests/keras_coverage tests/tensorflow/changes tests/distribute tests/examples tests/device \
 	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_loading_order.py \
 	tests/test_control_flow.py \
-	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
-	tests/graph/test_updates_in_place.py tests/graph/test_updates_beside_readers.py \
-	tests/tensorflow_facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
-	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow_clusters tests/test_tensorflow_c.py
+	tests/test_random_programs.py tests/tensorflow/graph/test_end_to_end.py tests/tensorflow/graph/test_explain.py tests/tensorflow/graph/test_cpu_updates.py \
+	tests/tensorflow/graph/test_updates_in_place.py tests/tensorflow/graph/test_updates_beside_readers.py \
+	tests/tensorflow/facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
+	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow/clusters tests/test_tensorflow_c.py
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
@@ -140,13 +140,13 @@ site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/
 	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation check build/site
 
 programs: $(VENV)/.dev ## Writes down anew the programs whose recipes come with the package, after a change of a lowering
-	@$(QUIET) $(VENV)/bin/python -m habana_tf.tensorflow_clusters.packaged_programs
+	@$(QUIET) $(VENV)/bin/python -m habana_tf.tensorflow.clusters.packaged_programs
 
 docs-reports: $(VENV)/.dev ## Writes docs/reports.md anew: every report as it is printed, of a program that is run for it
 	$(VENV)/bin/python -m tests.documentation.printed
 
 docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
-	$(VENV)/bin/python tests/lowering/special_table.py --write
+	$(VENV)/bin/python tests/tensorflow/lowering/special_table.py --write
 
 docs-torch: $(VENV_TORCH)/.installed ## Writes the table of PyTorch's own samples in docs/torch.md anew, which takes minutes
 	@mkdir -p $(RUN) && cd $(RUN) && $(CURDIR)/$(VENV_TORCH)/bin/python $(CURDIR)/tests/torch/opinfo_report.py --write

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from habana_tf.dry_run.compare import compare as compare
     from habana_tf.dry_run.plan import plan as plan
     from habana_tf.dry_run.predict import predict as predict
-    from habana_tf.graph.explain import explain as explain
-    from habana_tf.graph.report import placement_report as placement_report
     from habana_tf.keras_callbacks.card_time import CardTimeCallback as CardTimeCallback
     from habana_tf.keras_callbacks.recipe_logger import RecipeLogger as RecipeLogger
     from habana_tf.loader import is_loaded as is_loaded
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from habana_tf.loader import set_op_override_allowed as set_op_override_allowed
     from habana_tf.resolver.memory_report import memory_report as memory_report
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
+    from habana_tf.tensorflow.graph.explain import explain as explain
+    from habana_tf.tensorflow.graph.report import placement_report as placement_report
 
 _WHERE = {
     "load_habana_module": "loader",
@@ -50,8 +50,8 @@ _WHERE = {
     "CardTimeCallback": "keras_callbacks.card_time",
     "RecipeLogger": "keras_callbacks.recipe_logger",
     "card_time_report": "card.clock.report",
-    "explain": "graph.explain",
-    "placement_report": "graph.report",
+    "explain": "tensorflow.graph.explain",
+    "placement_report": "tensorflow.graph.report",
     "memory_report": "resolver.memory_report",
     "Host": "card.model.host",
     "predict": "dry_run.predict",

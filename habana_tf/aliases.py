@@ -32,7 +32,7 @@ HABANAS = frozenset(
      "synapse_logger_helpers", "sysconfig"}
 )  # fmt: skip
 """What is in `habana_frameworks/tensorflow`."""
-ELSEWHERE = {"bf16_config": "graph.bf16_config"}
+ELSEWHERE = {"bf16_config": "tensorflow.graph.bf16_config"}
 """Modules that Habana has under a name of its own, and where they are in habana_tf."""
 
 _OURS = "habana_tf."

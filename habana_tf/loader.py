@@ -30,7 +30,7 @@ from habana_tf.hardware import claim, device_state
 from habana_tf.hardware.cards import Card, cards
 from habana_tf.hardware.device_state import LoadError, is_loaded
 from habana_tf.settings import habana as habana_variables
-from habana_tf.tensorflow_changes.context import rebuild
+from habana_tf.tensorflow.changes.context import rebuild
 from habana_tf.version import __version__
 
 if TYPE_CHECKING:
@@ -112,14 +112,14 @@ def _load() -> None:
         claim.arm(possible)
         if not started:
             rebuild()  # as at program start-up: collectives and devices can still be configured
-    from habana_tf import tensorflow_changes
     from habana_tf.custom.op import register_all
     from habana_tf.resolver import memory_report
-    from habana_tf.tensorflow_facts import memory
+    from habana_tf.tensorflow import changes
+    from habana_tf.tensorflow.facts import memory
 
-    tensorflow_changes.install(started)
+    changes.install(started)
     register_all()
-    importlib.import_module("habana_tf.graph.pipeline")  # the first step of a program would wait for it
+    importlib.import_module("habana_tf.tensorflow.graph.pipeline")  # the first step of a program would wait for it
     device_state.set_loaded()
     memory_report.add_source(memory.source)
     if log.level() <= logging.INFO:
@@ -131,7 +131,7 @@ def _load() -> None:
 
 
 def _cpu_ops() -> process.CpuOps:
-    from habana_tf.card.timeline import cpu_ops
+    from habana_tf.tensorflow.profiler import cpu_ops
 
     return cpu_ops.CpuOps()
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow.facts import opdefs
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import GraphItem, Program
-    from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster
-    from habana_tf.tensorflow_facts.registered import Registration
+    from habana_tf.tensorflow.clusters.cluster import TensorFlowCluster
+    from habana_tf.tensorflow.facts.registered import Registration
 
 Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
 """(cluster, op input behind each cluster input, inputs whose values fix a shape, seeds of the random states)"""
@@ -27,15 +27,15 @@ def node_info(node_def: bytes) -> Info:
 
 def cluster_info(data: bytes) -> Info:
     """What an HpuLaunch must know of its cluster; its inputs are the cluster's, in the same order."""
-    from habana_tf.tensorflow_clusters.cluster import parsed
+    from habana_tf.tensorflow.clusters.cluster import parsed
 
     cluster = parsed(data)
     return data, [], cluster.fixed_inputs(), cluster.seeds()
 
 
 def _cluster_of(node_def: bytes) -> TensorFlowCluster:
-    from habana_tf.tensorflow_clusters.cluster import parsed
-    from habana_tf.tensorflow_clusters.writer import of_node
+    from habana_tf.tensorflow.clusters.cluster import parsed
+    from habana_tf.tensorflow.clusters.writer import of_node
 
     return parsed(of_node(node_def))
 
@@ -59,7 +59,7 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
     ("dataflow", dtype, info, [(result, op input)] to assign, [results] that are the op's outputs), or for an op
     that HPU cannot lower: ("stock", dtype, op, reads only, [(attribute, serialized AttrValue)]).
     """
-    from habana_tf.lowering import table
+    from habana_tf.tensorflow.lowering import table
 
     node = _node(node_def)
     dtype = opdefs.variable_type_of(node)
@@ -76,7 +76,7 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
 
 def stock_plan(node_def: bytes) -> tuple[str, list[tuple[str, bytes]]]:
     """How TensorFlow's CPU kernel runs an op that stands on HPU."""
-    from habana_tf.tensorflow_facts import stand_ins
+    from habana_tf.tensorflow.facts import stand_ins
 
     return stand_ins.plan(_node(node_def))
 
@@ -89,16 +89,16 @@ def _takes(row: Any, node: Any) -> bool:
 def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | None]]) -> Program:
     """The program that runs a cluster on inputs of these types, shapes and values."""
     from habana_tf.resolver import resolve as resolver
-    from habana_tf.tensorflow_clusters.cluster import parsed
-    from habana_tf.tensorflow_facts import memory
+    from habana_tf.tensorflow.clusters.cluster import parsed
+    from habana_tf.tensorflow.facts import memory
 
     return resolver.resolve(parsed(data), signature, memory.given_out())
 
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:
     """TensorFlow's placed graph after the graph pass, or None when there is nothing to do."""
-    from habana_tf.graph import foreseen_work, pipeline
     from habana_tf.settings import habana as habana_variables
+    from habana_tf.tensorflow.graph import foreseen_work, pipeline
 
     foreseen_work.announce_graph(graph)
     habana_variables.announce()  # scripts set some after loading
@@ -108,23 +108,23 @@ def optimize(graph: bytes, item: GraphItem) -> bytes | None:
 def memory_text() -> str:
     """Bytes in use and in total on the card, for an out-of-memory error."""
     from habana_tf.hardware.chips import chip
-    from habana_tf.tensorflow_facts import memory
+    from habana_tf.tensorflow.facts import memory
 
     return f"{memory.in_use()['current']} bytes in use, {chip().hbm_bytes} bytes total"
 
 
 def profile_start() -> None:
     """A session of TensorFlow's profiler begins."""
-    from habana_tf.card.timeline import profiler
+    from habana_tf.tensorflow.profiler import session
 
-    profiler.start()
+    session.start()
 
 
 def profile_stop() -> bytes:
     """It ends: a serialized XSpace."""
-    from habana_tf.card.timeline import profiler
+    from habana_tf.tensorflow.profiler import session
 
-    return profiler.stop()
+    return session.stop()
 
 
 def warn_of_index(text: str) -> None:
@@ -152,6 +152,6 @@ def eager_context() -> Any:
 
 def registrations() -> list[Registration]:
     """The kernels to register."""
-    from habana_tf.tensorflow_facts import registered
+    from habana_tf.tensorflow.facts import registered
 
     return registered.registrations()

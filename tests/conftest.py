@@ -32,7 +32,7 @@ settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
 
 HERE = Path(__file__).parent
-FIRST = "keras_coverage", "tensorflow_changes", "test_ways_of_training.py", "test_training.py"
+FIRST = "keras_coverage", "changes", "test_ways_of_training.py", "test_training.py"
 """Files and folders that take minutes and would come late: side by side with others none may be left for the end."""
 
 
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     files = set(effort.part_of(sorted({item.path for item in items}), "ALL_PART"))
     config.hook.pytest_deselected(items=[item for item in items if item.path not in files])
     items[:] = [item for item in items if item.path in files]
-    items.sort(key=lambda item: item.path.relative_to(HERE).parts[0] not in FIRST)
+    items.sort(key=lambda item: not set(FIRST) & set(item.path.relative_to(HERE).parts))
 
 
 def pytest_collection_finish() -> None:

@@ -37,10 +37,12 @@ _AT_IMPORT = (
 )  # fmt: skip
 """Variables that are read before a program begins start with one of these."""
 _LARGEST = 1 << 20
+_HERE = os.path.dirname(os.path.abspath(__file__))
+"""No program imports from here by a module's last name: `tensorflow` and `torch` in it are the tests of front ends."""
 _OF_HPU = {
     "tensorflow": (
-        "habana_tf.loader", "habana_tf.graph.eager", "habana_tf.graph.pipeline", "habana_tf.resolver.resolve",
-        "habana_tf.custom.op", "llvmlite.binding", "llvmlite.ir",
+        "habana_tf.loader", "habana_tf.tensorflow.graph.eager", "habana_tf.tensorflow.graph.pipeline",
+        "habana_tf.resolver.resolve", "habana_tf.custom.op", "llvmlite.binding", "llvmlite.ir",
     ),
     "torch": (
         "habana_tf.torch.device", "habana_tf.torch.compile_backend", "habana_tf.resolver.resolve", "torch._dynamo",
@@ -192,12 +194,13 @@ def _become(request: dict[str, Any]) -> None:
         sys.argv, sys.path[:] = rest, [os.getcwd(), *path]
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
-        sys.argv, sys.path[:] = [first, *rest], [os.path.dirname(os.path.abspath(first)), *path]
+        folder = os.path.dirname(os.path.abspath(first))
+        sys.argv, sys.path[:] = [first, *rest], [*([] if folder == _HERE else [folder]), *path]
         runpy.run_path(first, run_name="__main__")
 
 
 if __name__ == "__main__":
-    del sys.path[0]  # this folder, whose `torch` is not the framework
+    sys.path[:] = [each for each in sys.path if each != _HERE]
     for module in sys.argv[2:]:
         importlib.import_module(module)
     if "tensorflow" in sys.modules:

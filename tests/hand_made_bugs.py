@@ -31,19 +31,30 @@ class Bug:
 
 
 BUGS = [
-    Bug("habana_tf/graph/partition.py", "theirs != key or (node, consumer) in cuts", "theirs != key", "tests/graph"),
     Bug(
-        "habana_tf/graph/partition.py",
+        "habana_tf/tensorflow/graph/partition.py",
+        "theirs != key or (node, consumer) in cuts",
+        "theirs != key",
+        "tests/tensorflow/graph",
+    ),
+    Bug(
+        "habana_tf/tensorflow/graph/partition.py",
         "rim = not inward or not any",
         "rim = not inward and not any",
-        "tests/graph/test_partition.py tests/graph/test_launch_nodes.py tests/graph/test_pipeline.py",
+        "tests/tensorflow/graph/test_partition.py tests/tensorflow/graph/test_launch_nodes.py "
+        "tests/tensorflow/graph/test_pipeline.py",
     ),
-    Bug("habana_tf/graph/bf16.py", "if row.variables or row.updates:", "if row.updates:", "tests/graph/test_bf16.py"),
     Bug(
-        "habana_tf/graph/bf16.py",
+        "habana_tf/tensorflow/graph/bf16.py",
+        "if row.variables or row.updates:",
+        "if row.updates:",
+        "tests/tensorflow/graph/test_bf16.py",
+    ),
+    Bug(
+        "habana_tf/tensorflow/graph/bf16.py",
         "(Why.ALLOWED, Why.CONDITIONAL, Why.STRICT, Why.FORCED)",
         "(Why.ALLOWED, Why.CONDITIONAL, Why.FORCED)",
-        "tests/graph/test_bf16.py tests/graph/test_bf16_lists.py",
+        "tests/tensorflow/graph/test_bf16.py tests/tensorflow/graph/test_bf16_lists.py",
     ),
     Bug(
         "habana_tf/cluster/ranges.py",
@@ -53,16 +64,16 @@ BUGS = [
     ),
     Bug("habana_tf/cluster/ranges.py", "if not any(n % m for", "if not all(n % m for", "tests/cluster"),
     Bug(
-        "habana_tf/lowering/pooling.py",
+        "habana_tf/tensorflow/lowering/pooling.py",
         'b.reduce("sum", b.select(mine, flat',
         'b.reduce("max", b.select(mine, flat',
-        "tests/lowering/test_pooling.py",
+        "tests/tensorflow/lowering/test_pooling.py",
     ),
     Bug(
-        "habana_tf/lowering/pooling.py",
+        "habana_tf/tensorflow/lowering/pooling.py",
         "b.reshape(x, [*x.shape[:-1], n // group, group])",
         "b.reshape(x, [*x.shape[:-1], group, n // group])",
-        "tests/lowering/test_pooling.py",
+        "tests/tensorflow/lowering/test_pooling.py",
     ),
     Bug("habana_tf/ir/conditions.py", "self.dims) >= 0", "self.dims) > 0", "tests/ir tests/cluster"),
     Bug("habana_tf/compiler/memory_plan.py", "if c < value.first]", "if c <= value.first]", "tests/compiler"),
@@ -83,7 +94,7 @@ BUGS = [
         "habana_tf/compiler/body_builder.py",
         "for k in range(len(guard), -1, -1):",
         "for k in range(len(guard), 0, -1):",
-        "tests/compiler tests/lowering/test_array.py tests/lowering/test_joining.py",
+        "tests/compiler tests/tensorflow/lowering/test_array.py tests/tensorflow/lowering/test_joining.py",
     ),
     Bug(
         "habana_tf/compiler/copied_elements.py",

@@ -97,9 +97,9 @@ def test_all_that_is_named_is_there() -> None:
     "text",
     [
         "habana_tf/loader.py: load_the_module",
-        "habana_tf/graph/view.py: View.parse_all",
-        "habana_tf/graph/view.py: parse",  # a method without its class
-        "habana_tf/graph/pipeline.py: report",  # imported there, not defined
+        "habana_tf/tensorflow/graph/view.py: View.parse_all",
+        "habana_tf/tensorflow/graph/view.py: parse",  # a method without its class
+        "habana_tf/tensorflow/graph/pipeline.py: report",  # imported there, not defined
         "habana_tf/no_such_file.py: name",
         "habana_tf/no_such_file.py",
         "habana_tf/no_such_folder/",
@@ -156,7 +156,7 @@ def test_the_first_picture_has_the_border_that_lint_holds() -> None:
 
 
 def test_the_phases_are_those_of_the_pipeline() -> None:
-    tree = ast.parse((ROOT / "habana_tf" / "graph" / "pipeline.py").read_text())
+    tree = ast.parse((ROOT / "habana_tf" / "tensorflow" / "graph" / "pipeline.py").read_text())
     (phases,) = [n.value for n in tree.body if isinstance(n, ast.AnnAssign) and getattr(n.target, "id", "") == "PHASES"]
     names = [pair[0] for pair in ast.literal_eval(re.sub(r", _\w+\)", ",)", ast.unparse(phases)))]
     told = re.findall(r"^ *\| (\w+) \|", section("The cold road, once per graph: the graph pass"), re.MULTILINE)

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from habana_tf.graph.reasons import Reason
+from habana_tf.tensorflow.graph.reasons import Reason
 from tests.child import environment
 from tests.versions import KERAS_3, needs_horovod
 
@@ -39,8 +39,8 @@ LATER = {
     "make lint": "reads the whole source twice, and is a step of CI of its own",
     "habana-tf check": "tests/cli/check runs it, and what it is made of",
     "make dev": "builds, and puts the sources in the place of the wheel",
-    ".venv/bin/pytest tests/lowering/test_reduction.py -k l2_loss": "tests within a test, on those sources",
-    ".venv/bin/pytest tests/tensorflow_clusters/test_refusals.py tests/lowering/test_named.py "
+    ".venv/bin/pytest tests/tensorflow/lowering/test_reduction.py -k l2_loss": "tests within a test, on those sources",
+    ".venv/bin/pytest tests/tensorflow/clusters/test_refusals.py tests/tensorflow/lowering/test_named.py "
     "tests/missing_ops/test_families.py": "tests within a test, on those sources",
     'make test ARGS="-k pooling"': "tests within a test",
     "make test ARGS=tests/ir": "tests within a test",
@@ -237,7 +237,7 @@ def test_a_block_of_python(document: str, block: str, folder: Path) -> None:
         (folder / "program.py").write_text(block)
         assert "HPU placement" in shell("python program.py", folder)
         return
-    folders = "habana_tf/lowering", "habana_tf/torch/ops", "tests/lowering"
+    folders = "habana_tf/tensorflow/lowering", "habana_tf/torch/ops", "tests/tensorflow/lowering"
     sources = [path for each in folders for path in (ROOT / each).glob("*.py")]
     texts = (re.sub(r": Any(?=[,)])| -> None(?=:)", "", path.read_text()) for path in sources)
     assert any(block.strip() in text for text in texts), block

@@ -87,7 +87,7 @@ def test_trip_counts_that_change() -> None:
 @on_hpu
 def test_a_length_that_may_differ_costs_no_recipe_each() -> None:
     import habana_tf
-    from habana_tf.graph.reasons import Reason
+    from habana_tf.tensorflow.graph.reasons import Reason
 
     layers = tf.keras.layers
     model = tf.keras.Sequential(

@@ -146,7 +146,7 @@ def test_branches_in_loops() -> None:
 @on_hpu
 def test_ends_that_data_decide() -> None:
     from habana_tf import placement_report
-    from habana_tf.graph.reasons import Reason
+    from habana_tf.tensorflow.graph.reasons import Reason
 
     def f(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(lambda s: tf.reduce_sum(s * s) > 0.5, lambda s: ((s @ w) * 0.5,), (x[0],))[0]
@@ -158,7 +158,7 @@ def test_ends_that_data_decide() -> None:
 @on_hpu
 def test_a_tensor_that_grows_stays_a_loop() -> None:
     from habana_tf import placement_report
-    from habana_tf.graph.reasons import Reason
+    from habana_tf.tensorflow.graph.reasons import Reason
 
     def f(x: tf.Tensor) -> tf.Tensor:
         grow = lambda i, s: (i + 1, tf.concat([s, x[i] * 2.0], 0))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from habana_tf import runtime_hooks as hooks
-from habana_tf.tensorflow_clusters.cluster import parse
-from habana_tf.tensorflow_facts import opdefs, registered
+from habana_tf.tensorflow.clusters.cluster import parse
+from habana_tf.tensorflow.facts import opdefs, registered
 
 F32, F64, I32, I64 = 1, 2, 3, 9
 

@@ -1,4 +1,4 @@
-"""Trains the demo's network for some steps and saves what happened: `python training_run.py hpu 20 result.npz`.
+"""Trains the demo's network for some steps and saves what happened: `python -m tests.training_run hpu 20 result.npz`.
 
 The device is "hpu" or "stock"; the steps, the weights, the batches and the seed are the same for both. Saved are the
 loss of every step, and the gradients of the first one by name.

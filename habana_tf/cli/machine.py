@@ -83,7 +83,7 @@ def _number(package: str, number: str) -> str:
 def _listed(framework: str) -> tuple[Sequence[Group], Sequence[Group]]:
     """All changes of a framework, and those that its setting leaves. Raises CommandError where PyTorch is missing."""
     if framework == "tensorflow":
-        from habana_tf import tensorflow_changes
+        from habana_tf.tensorflow import changes as tensorflow_changes
 
         return tensorflow_changes.ALL, tensorflow_changes.wanted()
     if version("torch") is None:

@@ -24,8 +24,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def _ops(arguments: argparse.Namespace) -> int:
     if arguments.framework == "torch":
         return _overloads(arguments)
-    from habana_tf.lowering import catalog
-    from habana_tf.lowering.table import rows
+    from habana_tf.tensorflow.lowering import catalog
+    from habana_tf.tensorflow.lowering.table import rows
 
     wanted = [name.lower() for name in arguments.names]
     found = [e for e in catalog.entries() if not wanted or any(name in e.op.lower() for name in wanted)]

@@ -53,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise CommandError(str(error), 2) from error
     box_options.check(arguments, arguments.chip or ("gaudi", "gaudi2", "gaudi3"))
-    from habana_tf.dry_run.found import PredictionError
+    from habana_tf.card.prediction.foreseen import PredictionError
     from habana_tf.dry_run.plan import plan
     from habana_tf.dry_run.script import model_and_batch
 

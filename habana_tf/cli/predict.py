@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError("--loaders needs --input-rate, the examples per second of one of them", 2)
     box_options.check(arguments, [arguments.chip])
     from habana_tf.card.model.host import Host
-    from habana_tf.dry_run.found import PredictionError
+    from habana_tf.card.prediction.foreseen import PredictionError
     from habana_tf.dry_run.script import predict_script
 
     host = Host(arguments.input_rate, arguments.loaders) if arguments.input_rate else None

@@ -1,6 +1,6 @@
 """A cluster: a list of ops that one launch runs, each of which says how it is made of primitives.
 
-This is the border between front ends and the compiler. A front end (TensorFlow's is `tensorflow_clusters`) makes
+This is the border between front ends and the compiler. A front end (TensorFlow's is `tensorflow.clusters`) makes
 clusters, gives launches buffers, and calls `resolver.resolve`; keys, recipes, machine code and the model of a card are
 made of these classes and know no framework. An op and a cluster have to give what is abstract here and the fields. The
 rest has answers that hold for any front end: no recipe for all shapes of an op, no other way to run it.
@@ -166,6 +166,10 @@ class Cluster(ABC):
     def any_shape(self, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> AnyShape | None:
         """Of an op by itself its form for all shapes; None where these shapes have none."""
         return None
+
+    def is_op_type(self, name: str) -> bool:
+        """Whether the framework calls a type of op so: its default names of ops are made of these."""
+        return False
 
     def refusal(
         self, shapes: Sequence[Sequence[int]], values: Sequence[Any | None], launched: bool

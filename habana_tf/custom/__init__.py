@@ -12,9 +12,9 @@ from habana_tf.custom.op import CustomOp, custom_op
 from habana_tf.custom.signature import CustomOpError
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.libraries import LibraryError
-from habana_tf.lowering.formula import wrap
-from habana_tf.lowering.lowering import Lowering
-from habana_tf.lowering.row import ALL, FLOATS, INTS, NUMERIC
+from habana_tf.tensorflow.lowering.formula import wrap
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.row import ALL, FLOATS, INTS, NUMERIC
 
 __all__ = [
     "ALL", "FLOATS", "INTS", "NUMERIC", "CustomOp", "CustomOpError", "DType", "LibraryError", "Lowering", "custom_op",

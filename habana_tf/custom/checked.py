@@ -18,9 +18,9 @@ from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.lowering import Lowering
-from habana_tf.lowering.row import Lower
-from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow.facts import opdefs
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.row import Lower
 
 _PACKAGE = str(Path(__file__).parents[1])
 

@@ -3,8 +3,9 @@
     library = habana_tf.load_op_library("my_kernel.so")
     y = library.my_op(x, k=3)
 
-What: each kernel's op is defined (`custom.op`) with a lowering that calls the kernel (`lowering.from_library`). In a
-cluster it is a kernel call of its own, on the threads of the runtime, with its tensors in memory.
+What: each kernel's op is defined (`custom.op`) with a lowering that calls the kernel
+(`tensorflow.lowering.from_library`). In a cluster it is a kernel call of its own, on the threads of the runtime, with
+its tensors in memory.
 
 Loaded again after it was built anew, the library takes the place of the old one, and exactly the launches that use one
 of its kernels are compiled anew: the digest of the file is in their keys.
@@ -25,10 +26,10 @@ from habana_tf.custom.op import CustomOp, OpOptions, define, lower_existing, mak
 from habana_tf.custom.signature import CustomOpError
 from habana_tf.hardware import device_state
 from habana_tf.ir import libraries
-from habana_tf.lowering.from_library import calling
-from habana_tf.lowering.lowering import Lowering
-from habana_tf.lowering.row import Bf16List
-from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow.facts import opdefs
+from habana_tf.tensorflow.lowering.from_library import calling
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.row import Bf16List
 
 
 def load_op_library(path: str | os.PathLike[str]) -> ModuleType:

@@ -7,8 +7,9 @@
 
     y = scaled_swish(x, beta=1.5)
 
-What: the op gets a row in the op table, as the ops that come with habana_tf have one (`lowering.row`), an OpDef and
-kernels for HPU in TensorFlow. All else follows: placement, clusters, fusion, bf16, eager execution, predictions.
+What: the op gets a row in the op table, as the ops that come with habana_tf have one (`tensorflow.lowering.row`), an
+OpDef and kernels for HPU in TensorFlow. All else follows: placement, clusters, fusion, bf16, eager execution,
+predictions.
 
 Defined before `load_habana_module()` it is registered then, and else at once. Defined again (a cell of a notebook) the
 new lowering takes the place of the old one, and every launch that used it is compiled anew. TensorFlow forgets no op:
@@ -33,9 +34,9 @@ from habana_tf.custom.content import digest
 from habana_tf.custom.signature import CustomOpError, OpSignature
 from habana_tf.hardware import device_state
 from habana_tf.ir.dtypes import DType
-from habana_tf.lowering.lowering import Lowering
-from habana_tf.lowering.row import CUSTOM, ROWS, Bf16List, Generic, Lower, Row
-from habana_tf.tensorflow_facts import opdefs, table_kernels
+from habana_tf.tensorflow.facts import opdefs, table_kernels
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.row import CUSTOM, ROWS, Bf16List, Generic, Lower, Row
 
 _lock = threading.RLock()
 _DEFINED: dict[str, CustomOp] = {}
@@ -107,7 +108,8 @@ def custom_op(
     version: str | None = None,
     **types: Sequence[DType],
 ) -> Callable[[Callable[..., Any]], CustomOp]:
-    """Makes an op of a lowering: a function of a `habana_tf.lowering.lowering.Lowering` that gives one node per output.
+    """Makes an op of a lowering: a function of a `habana_tf.tensorflow.lowering.lowering.Lowering` that gives one node
+    per output.
 
     op: its name. inputs, outputs: "x: T, y: float" (see `custom.signature`); without them `op` is one of TensorFlow's,
     which HPU gets, or gets another lowering for. attrs: {"beta": 1.0}, or {"axis": int} for one without a default.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf.ir.dtypes import DType
-from habana_tf.lowering.row import ALL
+from habana_tf.tensorflow.lowering.row import ALL
 
 
 class CustomOpError(ValueError):

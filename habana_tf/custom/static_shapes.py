@@ -15,10 +15,10 @@ from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import from_number
 from habana_tf.ir.extent import Extent
-from habana_tf.lowering.lowering import Lowering
-from habana_tf.lowering.row import Row
-from habana_tf.tensorflow_clusters.attributes import plain
-from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow.clusters.attributes import plain
+from habana_tf.tensorflow.facts import opdefs
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.row import Row
 
 Known = tuple["int | None", ...]
 

@@ -23,7 +23,7 @@ from tensorflow.python.distribute import multi_worker_util
 from tensorflow.python.eager import context
 
 from habana_tf.distribute.launcher_cluster import ClusterError
-from habana_tf.tensorflow_changes.context import rebuild
+from habana_tf.tensorflow.changes.context import rebuild
 
 _KEYS = 1000
 """Group keys of a strategy. It takes one per set of local devices: HPU, CPU."""

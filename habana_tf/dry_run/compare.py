@@ -9,12 +9,12 @@ from typing import Any
 from habana_tf.card.model.host import Host
 from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.prediction import Prediction
-from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.predict import costed, foreseen, precision_why
-from habana_tf.dry_run.traced import as_specs, batch_of, examples_with, with_batch
 from habana_tf.hardware.chips import chips as all_chips
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
+from habana_tf.tensorflow.dry_run.input_rate import fed_by
+from habana_tf.tensorflow.dry_run.traced import as_specs, batch_of, examples_with, with_batch
 
 
 @dataclass(frozen=True, repr=False)

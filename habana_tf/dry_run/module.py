@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.card.model.lowered import Lowered, lowered
+from habana_tf.card.prediction.foreseen import Foreseen, PredictionError
 from habana_tf.card.prediction.prediction import HostOp, Transfer
 from habana_tf.cluster.cluster import Role
-from habana_tf.dry_run.found import Foreseen, PredictionError
 
 if TYPE_CHECKING:
     import torch

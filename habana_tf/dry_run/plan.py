@@ -15,18 +15,18 @@ from habana_tf.card.model.growth import largest
 from habana_tf.card.model.host import Host
 from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
 from habana_tf.card.model.step_time import StepTime, step_time
+from habana_tf.card.prediction.foreseen import Foreseen
 from habana_tf.card.prediction.limits import limits, pipelines
 from habana_tf.card.prediction.plan import WATTS, Plan, PlanRow
 from habana_tf.card.prediction.target import Target
 from habana_tf.card.prediction.target import target as parsed
-from habana_tf.dry_run.found import Foreseen
-from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.predict import foreseen, moved
-from habana_tf.dry_run.traced import as_specs, batch_of, examples_with, with_batch
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import Chip, chip
 from habana_tf.hardware.chips import chips as all_chips
 from habana_tf.reports.units import size
+from habana_tf.tensorflow.dry_run.input_rate import fed_by
+from habana_tf.tensorflow.dry_run.traced import as_specs, batch_of, examples_with, with_batch
 
 MOST_CARDS = 4096
 COUNTS = (1, 2, 4, *range(8, 64, 8), *range(64, 512, 64), *range(512, MOST_CARDS + 1, 512))

@@ -16,8 +16,8 @@ from typing import Any
 
 from habana_tf.card.model.host import Host
 from habana_tf.card.model.parameters import LATEST
+from habana_tf.card.prediction.foreseen import PredictionError
 from habana_tf.card.prediction.prediction import Prediction
-from habana_tf.dry_run.found import PredictionError
 from habana_tf.dry_run.predict import predict
 from habana_tf.hardware import device_state
 from habana_tf.loader import load_habana_module

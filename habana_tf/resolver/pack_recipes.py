@@ -3,7 +3,7 @@
     python -m habana_tf.resolver.pack_recipes [--architecture aarch64] habana_tf/resolver/recipes.zip
 
 The build of a wheel runs this, for the architecture of the wheel, which need not be this machine's. It needs no
-framework: a front end made the programs and wrote them down (`tensorflow_clusters.packaged_programs`). In the file, a
+framework: a front end made the programs and wrote them down (`tensorflow.clusters.packaged_programs`). In the file, a
 program is a paragraph: for which kinds of CPU it is compiled and what its recipe is called, then its text
 (`program_reader`). A program that is out of date is never found at run time, and its op is compiled as any other; a
 test compares the file with what the front end makes now.

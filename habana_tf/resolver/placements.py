@@ -1,15 +1,15 @@
 """Records which programs a front end handed over whole, and which ops it left to its CPU kernels, with the reason.
 
-TensorFlow's graphs have records of their own, of what the graph pass made of them (`graph.report`). A front end that
-records ops (PyTorch's) has no graph: a program has all ops that were recorded, and what no program can have ran on the
-CPU when it was called. `placement_report()` shows both.
+TensorFlow's graphs have records of their own, of what the graph pass made of them (`tensorflow.graph.report`). A front
+end that records ops (PyTorch's) has no graph: a program has all ops that were recorded, and what no program can have
+ran on the CPU when it was called. `placement_report()` shows both.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from habana_tf.cluster.cluster import Cluster
@@ -62,13 +62,15 @@ class HostOperands:
 @dataclass(frozen=True)
 class Placements:
     """programs: the last ones of several ops; earlier: how many there were before these. ops: of all programs, how many
-    of each. cpu: the most frequent first; copied: the ones with most bytes first."""
+    of each. cpu: the most frequent first; copied: the ones with most bytes first. in_graphs: ops that placed graphs
+    leave to the CPU, how many nodes of each."""
 
     programs: tuple[ProgramRecord, ...] = ()
     earlier: int = 0
     ops: Counter[str] = field(default_factory=Counter)
     cpu: tuple[CpuOp, ...] = ()
     copied: tuple[HostOperands, ...] = ()
+    in_graphs: Counter[str] = field(default_factory=Counter)
 
 
 _lock = threading.Lock()
@@ -78,6 +80,7 @@ _ops: Counter[str] = Counter()
 _cpu: Counter[tuple[str, str, str]] = Counter()
 _layers: dict[tuple[str, ...], dict[str, None]] = {}
 _copied: dict[tuple[str, str], tuple[int, int]] = {}
+_in_graphs: Counter[str] = Counter()
 
 
 def note_program(cluster: Cluster, scopes: Sequence[str] = ()) -> None:
@@ -97,6 +100,12 @@ def note_program(cluster: Cluster, scopes: Sequence[str] = ()) -> None:
         if len(_programs) > MOST_PROGRAMS:
             _programs.popleft()
             _earlier += 1
+
+
+def note_graph(on_cpu: Mapping[str, int]) -> None:
+    """Adds the ops that a placed graph leaves to the CPU."""
+    with _lock:
+        _in_graphs.update(on_cpu)
 
 
 def note_cpu_op(op: str, framework: str, reason: str, layer: Callable[[], str] = str) -> bool:
@@ -132,7 +141,7 @@ def placements() -> Placements:
         cpu = tuple(CpuOp(*key, n, tuple(_layers[key])) for key, n in _cpu.most_common())
         most = sorted(_copied.items(), key=lambda item: -item[1][1])
         copied = tuple(HostOperands(*key, *counts, tuple(_layers[key])) for key, counts in most)
-        return Placements(tuple(_programs), _earlier, Counter(_ops), cpu, copied)
+        return Placements(tuple(_programs), _earlier, Counter(_ops), cpu, copied, Counter(_in_graphs))
 
 
 def reset() -> None:
@@ -140,6 +149,6 @@ def reset() -> None:
     global _earlier
     with _lock:
         _programs.clear()
-        for counts in (_ops, _cpu, _layers, _copied):
+        for counts in (_ops, _cpu, _layers, _copied, _in_graphs):
             counts.clear()
         _earlier = 0

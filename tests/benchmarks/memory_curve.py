@@ -175,7 +175,7 @@ def written(ops: Sequence[tuple[str, int]], constant: float | None = None) -> by
 
     from habana_tf.cluster.cluster import Arg
     from habana_tf.ir.dtypes import DType
-    from habana_tf.tensorflow_clusters.writer import ClusterWriter
+    from habana_tf.tensorflow.clusters.writer import ClusterWriter
 
     writer = ClusterWriter("chain")
     last = writer.arg(Arg(DType.F32, False, "x"))
@@ -200,7 +200,7 @@ def asked(data: bytes, shapes: Sequence[tuple[int, ...]]) -> Any:
     """The program of a cluster for these shapes."""
     from habana_tf.ir.dtypes import DType
     from habana_tf.resolver.resolve import resolve
-    from habana_tf.tensorflow_clusters.cluster import parse
+    from habana_tf.tensorflow.clusters.cluster import parse
 
     return resolve(parse(data), [(DType.F32.number, shape, None) for shape in shapes])
 

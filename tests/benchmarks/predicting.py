@@ -20,7 +20,7 @@ that the network is compiled with."""
 def one(network: str, batch: int, optimizer: str) -> None:
     """Prints what one prediction took."""
     import habana_tf
-    from habana_tf.dry_run.weightless import without_values
+    from habana_tf.tensorflow.dry_run.weightless import without_values
     from tests.card.model.networks import NETWORKS
 
     habana_tf.load_habana_module()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from habana_tf.lowering.table import rows
+from habana_tf.tensorflow.lowering.table import rows
 from tests.child import environment
 
 

@@ -127,8 +127,8 @@ REFUSED = [
 @on_hpu
 def test_a_library_with_a_kernel_that_is_refused_defines_none() -> None:
     import habana_tf
-    from habana_tf.lowering.row import CUSTOM
-    from habana_tf.tensorflow_facts import opdefs
+    from habana_tf.tensorflow.facts import opdefs
+    from habana_tf.tensorflow.lowering.row import CUSTOM
 
     for k, third in enumerate(REFUSED):
         source = Path(FOLDER.name) / f"three{k}.c"

@@ -29,7 +29,7 @@ def make_cluster(inputs: Sequence[str], outputs: int = 1, fixed: Sequence[int] =
     """A cluster of float32 inputs; those in `fixed` are int32 shapes of a Fill. Only its text matters here."""
     from habana_tf.cluster.cluster import Arg
     from habana_tf.ir.dtypes import DType
-    from habana_tf.tensorflow_clusters.writer import ClusterWriter
+    from habana_tf.tensorflow.clusters.writer import ClusterWriter
 
     writer = ClusterWriter(name)
     refs = [writer.arg(Arg(DType.I32 if i in fixed else DType.F32, i in fixed, n)) for i, n in enumerate(inputs)]

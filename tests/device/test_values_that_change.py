@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from habana_tf import placement_report
 from habana_tf.cluster import left_to_cpu
-from habana_tf.graph.reasons import Reason
-from habana_tf.lowering import table
 from habana_tf.resolver import recompilations
 from habana_tf.resolver.by_value import MOST_VALUES, MOST_VALUES_AND_SIZES
 from habana_tf.resolver.ranged import FIRST_PRODUCTS
+from habana_tf.tensorflow.graph.reasons import Reason
+from habana_tf.tensorflow.lowering import table
 from tests.child import fallbacks, on_hpu
 from tests.device.changing_values import CASES
 

@@ -16,7 +16,8 @@ THEIRS = ROOT / "habana_frameworks" / "tensorflow"
 
 PAGES = {
     "loading": ("Loading the device", "habana_tf.loader"),
-    "reports": ("Reports", "habana_tf.graph.explain:explain habana_tf.graph.report:placement_report "
+    "reports": ("Reports", "habana_tf.tensorflow.graph.explain:explain "
+                "habana_tf.tensorflow.graph.report:placement_report "
                 "habana_tf.resolver.recompilations:recompilation_report "
                 "habana_tf.resolver.memory_report:memory_report "
                 "habana_tf.card.clock.report:card_time_report"),
@@ -27,13 +28,13 @@ PAGES = {
                   "habana_tf.keras_callbacks.recipe_logger:RecipeLogger"),
     "distribute": ("Several cards", "habana_tf.distribute.strategy:HPUStrategy"),
     "custom": ("Ops of your own", "habana_tf.custom.op:custom_op habana_tf.custom.library:load_op_library "
-               "habana_tf.lowering.lowering:Lowering habana_tf.lowering.formula:wrap"),
+               "habana_tf.tensorflow.lowering.lowering:Lowering habana_tf.tensorflow.lowering.formula:wrap"),
     "cache": ("The recipe cache", "habana_tf.cache.directory:entries habana_tf.cache.directory:verify "
               "habana_tf.cache.directory:prune habana_tf.cache.directory:clear habana_tf.cache.directory:health "
               "habana_tf.cache.history:events habana_tf.cache.history:runs habana_tf.cache.history:totals "
               "habana_tf.cache.history:misses habana_tf.cache.history:explain habana_tf.cache.process_cache:stats "
               "habana_tf.cache.bundle:export_bundle habana_tf.cache.bundle:import_bundle"),
-    "bf16_config": ("bf16 configuration", "habana_tf.graph.bf16_config"),
+    "bf16_config": ("bf16 configuration", "habana_tf.tensorflow.graph.bf16_config"),
     "pyhlml": ("pyhlml", "habana_tf.hardware.pyhlml"),
 }  # fmt: skip
 """Page to title and what is on it: modules, or `module:name`."""

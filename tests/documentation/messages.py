@@ -42,9 +42,10 @@ TAKEN_IN = {
 PYTHONS = {"AssertionError", "AttributeError", "FileNotFoundError", "ImportError", "IndexError", "KeyError", "OSError",
            "SyntaxError", "TypeError", "ValueError"}  # fmt: skip
 OF_OUR_CODE = (
-    "cache", "card/timeline", "cluster", "compiler", "custom/shapes", "custom/signature", "graph", "hardware/chips",
-    "hardware/calibration", "ir", "launcher/agent", "lowering", "resolver", "settings", "tensorflow_changes/keras2",
-    "tensorflow_clusters", "tensorflow_facts/opdefs", "tensorflow_facts/table_kernels",
+    "cache", "card/timeline", "cluster", "compiler", "custom/shapes", "custom/signature", "hardware/chips",
+    "hardware/calibration", "ir", "launcher/agent", "resolver", "settings", "tensorflow/changes/keras2",
+    "tensorflow/clusters", "tensorflow/facts/opdefs", "tensorflow/facts/table_kernels", "tensorflow/graph",
+    "tensorflow/lowering", "tensorflow/profiler",
 )  # fmt: skip
 """Where Python's own exceptions say that this package is wrong, or are made into an exception of ours on the way."""
 

@@ -16,8 +16,8 @@ _HEAD = re.compile(r"^\|(---\|)+\n", re.MULTILINE)
 
 def tensorflow_page(page: str) -> str:
     """docs/ops.md as `page` with the rows of now."""
-    from habana_tf.lowering import catalog
-    from habana_tf.lowering.table import rows
+    from habana_tf.tensorflow.lowering import catalog
+    from habana_tf.tensorflow.lowering.table import rows
 
     for members, group in catalog.GROUPS.items():
         page = re.sub(rf"^- \*{group}\*: .*$", f"- *{group}*: {', '.join(catalog.names(members))}", page, flags=re.M)

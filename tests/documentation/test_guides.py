@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf.graph import bf16_config
+from habana_tf.tensorflow.graph import bf16_config
 from tests import forked
 from tests.child import environment
 

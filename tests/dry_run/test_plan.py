@@ -75,7 +75,7 @@ def test_a_global_batch_is_kept_by_accumulation() -> None:
 @on_hpu
 def test_what_does_not_fit_and_what_is_too_slow_are_left_out_with_the_reason() -> None:
     import habana_tf
-    from habana_tf.dry_run.weightless import without_values
+    from habana_tf.tensorflow.dry_run.weightless import without_values
 
     with without_values():
         model = perceptron(2048, 4)

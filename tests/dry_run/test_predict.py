@@ -100,7 +100,7 @@ def test_time_grows_with_the_batch_and_memory_too() -> None:
 @on_hpu
 def test_never_above_the_roofline() -> None:
     import habana_tf
-    from habana_tf.dry_run.weightless import without_values
+    from habana_tf.tensorflow.dry_run.weightless import without_values
 
     with without_values():
         model = perceptron(4096, 6)
@@ -191,7 +191,7 @@ def test_what_stays_on_the_cpu_is_named() -> None:
 @on_hpu
 def test_errors_say_what_to_do() -> None:
     import habana_tf
-    from habana_tf.dry_run.found import PredictionError
+    from habana_tf.card.prediction.foreseen import PredictionError
 
     for call, said in (
         (lambda: habana_tf.predict(tf.nn.relu), "give the inputs"),
@@ -227,7 +227,7 @@ def test_for_people_for_programs_and_in_a_notebook() -> None:
 @on_hpu
 def test_legacy_optimizers_and_variables_without_values() -> None:
     import habana_tf
-    from habana_tf.dry_run.weightless import without_values
+    from habana_tf.tensorflow.dry_run.weightless import without_values
 
     with without_values():
         model = perceptron(1024)

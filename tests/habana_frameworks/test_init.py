@@ -73,9 +73,9 @@ STARS = """
     from tests.habana_frameworks import modules
 
     KERAS_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
-    inner = ("__main__", "_native", "card", "cli", "cluster", "compiler", "dry_run", "files", "graph",
-             "host_changes", "horovod", "ir", "keras_callbacks", "launcher", "log", "lowering", "reports", "resolver",
-             "runtime_hooks", "tensorflow_changes", "tensorflow_clusters", "tensorflow_facts", "torch")
+    inner = ("__main__", "_native", "card", "cli", "cluster", "compiler", "dry_run", "files",
+             "host_changes", "horovod", "ir", "keras_callbacks", "launcher", "log", "reports", "resolver",
+             "runtime_hooks", "tensorflow", "torch")
     parts = ("cache.", "custom.", "distribute.", "hardware.", "settings.", "torch.")
     names = [name for _, name in modules.ALL if name.split(".")[0] not in inner and not name.startswith(parts)]
     names += aliases.ELSEWHERE

@@ -33,7 +33,7 @@ def main(names: Sequence[str]) -> None:
         f"{counted['cases']} layers, losses, metrics, optimizers, schedules and activations of Keras "
         f"{counted['keras']}.\n"
         "GPU: TensorFlow has it there. real card: whether it is known to have run there (docs/placement.md). lowering: "
-        "the module of habana_tf/lowering where it belongs."
+        "the module of habana_tf/tensorflow/lowering where it belongs."
     )
 
 

@@ -1,4 +1,5 @@
-"""Which module of `habana_tf/lowering` an op belongs in, by rules over its name and TensorFlow's family of it.
+"""Which module of `habana_tf/tensorflow/lowering` an op belongs in, by rules over its name and TensorFlow's family of
+it.
 
 TensorFlow's families are the files that define an op's Python function (`gen_math_ops`, `gen_array_ops`, ...). Modules
 here group ops by what their lowerings have in common, so that one family of TensorFlow's is several modules. The rules

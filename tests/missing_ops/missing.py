@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from habana_tf.ir.dtypes import DType
-from habana_tf.lowering.real_card_ops import known
-from habana_tf.lowering.table import FAMILIES, rows
-from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow.facts import opdefs
+from habana_tf.tensorflow.lowering.real_card_ops import known
+from habana_tf.tensorflow.lowering.table import FAMILIES, rows
 from tests.missing_ops.families import module_of
 
 
 @dataclass(frozen=True)
 class Missing:
-    """One op. family: TensorFlow's; module: of `habana_tf/lowering`, where its lowering would be, or None where no rule
-    knows; new_module: it is not there yet; networks, cases: of Keras, that have it in a step; gpu: TensorFlow has it
-    there; real_card: where the op ran with a real card (HPU, CPU, not known)."""
+    """One op. family: TensorFlow's; module: of `habana_tf/tensorflow/lowering`, where its lowering would be, or None
+    where no rule knows; new_module: it is not there yet; networks, cases: of Keras, that have it in a step; gpu:
+    TensorFlow has it there; real_card: where the op ran with a real card (HPU, CPU, not known)."""
 
     op: str
     family: str

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf.lowering.table import FAMILIES, rows
+from habana_tf.tensorflow.lowering.table import FAMILIES, rows
 from tests.missing_ops.families import RULES, module_of
 from tests.missing_ops.missing import families
 
@@ -22,7 +22,7 @@ def test_every_row_is_where_the_rules_say() -> None:
     astray = {
         op: (row.lower.__module__.rsplit(".", 1)[1], said)
         for op, row in rows().items()
-        if op in of and row.lower.__module__ != f"habana_tf.lowering.{(said := module_of(op, of[op]))}"
+        if op in of and row.lower.__module__ != f"habana_tf.tensorflow.lowering.{(said := module_of(op, of[op]))}"
     }
     assert not astray, f"op: (where it is, where the rules say): {astray}"
 
@@ -39,4 +39,4 @@ def test_every_module_and_its_ops_are_in_contributing() -> None:
         names = re.findall(r"`(\w+)`", examples)
         assert names, module
         for op in names:
-            assert rows()[op].lower.__module__ == f"habana_tf.lowering.{module}", (module, op)
+            assert rows()[op].lower.__module__ == f"habana_tf.tensorflow.lowering.{module}", (module, op)

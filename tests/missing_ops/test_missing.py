@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from habana_tf.lowering.table import FAMILIES, rows
+from habana_tf.tensorflow.lowering.table import FAMILIES, rows
 from tests.missing_ops import __main__ as command
 from tests.missing_ops import missing
 

@@ -14,11 +14,6 @@ from habana_tf.card.prediction.prediction import HostOp, Prediction
 from habana_tf.card.prediction.target import target
 from habana_tf.cluster.signature import Signature
 from habana_tf.dry_run.compare import Comparison
-from habana_tf.graph.census import Kind
-from habana_tf.graph.explain import Explanation
-from habana_tf.graph.launch_nodes import LaunchNode
-from habana_tf.graph.reasons import Reason
-from habana_tf.graph.report import GraphRecord, PlacementReport
 from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from habana_tf.reports.report import Report
@@ -26,6 +21,11 @@ from habana_tf.resolver.launch_peak import LaunchPeak
 from habana_tf.resolver.memory import LaunchMemory
 from habana_tf.resolver.memory_report import REST, MemoryReport
 from habana_tf.resolver.recompilations import History, Met, RecompilationReport
+from habana_tf.tensorflow.graph.census import Kind
+from habana_tf.tensorflow.graph.explain import Explanation
+from habana_tf.tensorflow.graph.launch_nodes import LaunchNode
+from habana_tf.tensorflow.graph.reasons import Reason
+from habana_tf.tensorflow.graph.report import GraphRecord, PlacementReport
 
 CLUSTER = "cluster_83a24122f71a"
 NAMES = (CLUSTER, "größe/層_1", "IteratorGetNext:1", "sparse_categorical_crossentropy")

@@ -14,8 +14,8 @@ from habana_tf.cluster.cluster import Arg
 from habana_tf.ir.dtypes import from_label
 from habana_tf.resolver import ranged, recipes, recompilations
 from habana_tf.resolver.resolve import resolve
-from habana_tf.tensorflow_clusters.cluster import parse
-from habana_tf.tensorflow_clusters.writer import ClusterWriter, of_node
+from habana_tf.tensorflow.clusters.cluster import parse
+from habana_tf.tensorflow.clusters.writer import ClusterWriter, of_node
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:

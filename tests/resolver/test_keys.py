@@ -20,18 +20,18 @@ from habana_tf.ir.primitives import Program
 from habana_tf.resolver import keys
 from habana_tf.resolver.key_text import SETTINGS_LEFT_OUT, program_text
 from habana_tf.resolver.keys import BF16_PART, compiler_sources, compiler_version, sources_version, target_parts
-from habana_tf.tensorflow_clusters import sources
-from habana_tf.tensorflow_clusters.sources import lowering_sources
+from habana_tf.tensorflow.clusters import sources
+from habana_tf.tensorflow.clusters.sources import lowering_sources
 from tests.hardware.test_cpu import SAPPHIRE, ZEN, measured
 
 PACKAGE = Path(habana_tf.__file__).parent
 
 # Imported by the compiler and not in its version, because they hold results or state and make no code.
 NO_COMPILER = {"settings", "_native", "hardware.calibration", "compiler.describe", "resolver.keys"}
-NO_COMPILER |= {f"tensorflow_clusters.{name.removesuffix('.py')}" for name in sources._NO_LOWERINGS}
+NO_COMPILER |= {f"tensorflow.clusters.{name.removesuffix('.py')}" for name in sources._NO_LOWERINGS}
 SOURCES = [*compiler_sources(), *lowering_sources()]
-PACKAGES = {"ir", "cluster", "compiler", "compiler.codegen", "lowering", "tensorflow_clusters", "hardware",
-            "tensorflow_facts", "resolver"}  # fmt: skip
+PACKAGES = {"ir", "cluster", "compiler", "compiler.codegen", "tensorflow.lowering", "tensorflow.clusters", "hardware",
+            "tensorflow.facts", "resolver"}  # fmt: skip
 
 
 def test_every_setting_the_compiler_reads_is_in_the_key_or_left_out() -> None:
@@ -69,7 +69,7 @@ def test_whatever_the_compiler_imports_is_in_its_version() -> None:
 
 
 def test_the_middle_names_no_front_end() -> None:
-    assert not {path.relative_to(PACKAGE).parts[0] for path in compiler_sources()} & {"lowering", "tensorflow_clusters"}
+    assert not {path.relative_to(PACKAGE).parts[0] for path in compiler_sources()} & {"tensorflow", "torch"}
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from habana_tf.resolver.key_text import program_text
 from habana_tf.resolver.one_op import one_op
 from habana_tf.resolver.pack_recipes import compiled, programs
 from habana_tf.resolver.program_reader import read_program
-from habana_tf.tensorflow_clusters import packaged_programs
+from habana_tf.tensorflow.clusters import packaged_programs
 from tests.child import python
 from tests.installation import ROOT
 

@@ -9,7 +9,7 @@ from habana_tf.compiler.packed_recipe import describe_kernels
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
 from habana_tf.resolver.programs import Made, Programs, number
-from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow.clusters.cluster import parse
 from tests.cli.recipes.conftest import OUT, WIDTH, layer
 
 

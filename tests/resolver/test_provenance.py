@@ -12,8 +12,8 @@ from habana_tf.compiler import compressed
 from habana_tf.ir import extent as ext
 from habana_tf.resolver.key_text import program_text
 from habana_tf.resolver.provenance import Provenance
-from habana_tf.tensorflow_clusters.cluster import parse
-from habana_tf.tensorflow_clusters.writer import of_node
+from habana_tf.tensorflow.clusters.cluster import parse
+from habana_tf.tensorflow.clusters.writer import of_node
 
 
 def _tile() -> bytes:

@@ -21,7 +21,7 @@ from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir.dtypes import DType
 from habana_tf.resolver import provenance, recipes
 from habana_tf.resolver.resolve import resolve
-from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow.clusters.cluster import parse
 from tests.benchmarks.memory_curve import written
 from tests.resolver.resolving import forget
 

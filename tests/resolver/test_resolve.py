@@ -17,7 +17,7 @@ from habana_tf.ir.dtypes import from_label
 from habana_tf.resolver import recipes
 from habana_tf.resolver.fallback import FallbackForbidden
 from habana_tf.resolver.recipes import CompileForbidden
-from habana_tf.tensorflow_clusters.writer import ClusterWriter
+from habana_tf.tensorflow.clusters.writer import ClusterWriter
 from tests.hardware.bf16_ways import multiply_bf16_by
 from tests.resolver.resolving import cluster_of, floats, forget, resolve_and_run
 

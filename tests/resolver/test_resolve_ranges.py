@@ -14,8 +14,8 @@ from habana_tf.cluster.cluster import Arg
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import from_label
 from habana_tf.resolver import provenance, ranged, recompilations
-from habana_tf.tensorflow_clusters.cluster import parsed
-from habana_tf.tensorflow_clusters.writer import ClusterWriter
+from habana_tf.tensorflow.clusters.cluster import parsed
+from habana_tf.tensorflow.clusters.writer import ClusterWriter
 from tests.resolver.resolving import DENSE, chained, dense, floats, forget, recipes_met, resolve_and_run
 
 pytestmark = pytest.mark.usefixtures("fresh")

@@ -165,7 +165,7 @@ def test_ops_on_the_cpu_and_what_crosses_pcie_are_told() -> None:
 
 @on_device(modes=LAZY)
 def test_a_step_that_asks_for_values_says_where() -> None:
-    from habana_tf.dry_run.found import PredictionError
+    from habana_tf.card.prediction.foreseen import PredictionError
 
     class Branches(nn.Module):
         def forward(self, x: Any) -> Any:

@@ -21,13 +21,13 @@ from habana_tf.card.clock import predicted
 from habana_tf.card.clock.counted import LaunchCounts, Launches, now, since_loading
 from habana_tf.card.model.network import exposed_seconds, slowest, sum_seconds
 from habana_tf.card.model.parameters import FITTED
-from habana_tf.graph.report import placement_report
 from habana_tf.hardware import device_state, ranks
 from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
+from habana_tf.resolver.placements import placements
 
 REST = "all else: Python, input pipelines, ops that the framework runs on the CPU by itself, waiting"
 COPIES = "copies between host and card"
@@ -254,8 +254,4 @@ def _between(counted: LaunchCounts) -> list[Between]:
 
 def _on_cpu() -> list[tuple[str, int]]:
     """Ops that graphs leave to the CPU, the most frequent first."""
-    counts: Counter[str] = Counter()
-    for (op, _, on_cpu), n in placement_report().totals.items():
-        if on_cpu:
-            counts[op] += n
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return sorted(placements().in_graphs.items(), key=lambda item: (-item[1], item[0]))

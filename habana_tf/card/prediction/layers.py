@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from habana_tf.card.model.cluster_time import UnitTime
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.step_time import StepTime
-from habana_tf.tensorflow_facts.opdefs import facts
 
 PARTS = 2
 """Of a name, that a layer's is made of: the model's and the layer's."""
@@ -51,20 +50,19 @@ def layers(step: StepTime, launches: Sequence[Lowered]) -> list[Layer]:
         for u in cluster.units:
             origin = u.unit.origin
             name = lowered.cluster.nodes[origin].name if 0 <= origin < len(lowered.cluster.nodes) else "inputs"
-            typed = lowered.cluster.framework == "TensorFlow"
-            found.setdefault(_layer(name, typed), []).append(u)
+            found.setdefault(_layer(name, lowered.cluster.is_op_type), []).append(u)
     whole = sum(u.seconds for u in step.units) or 1.0
     kept = step.launches / whole
     out = [_made(name, units, kept, step.launches) for name, units in found.items()]
     return sorted(out, key=lambda layer: (-layer.seconds, layer.name))
 
 
-def _layer(name: str, typed: bool = True) -> str:
-    """typed: a part of the name may be a type of op of TensorFlow."""
+def _layer(name: str, is_op_type: Callable[[str], bool]) -> str:
+    """is_op_type: whether a part of a name is a type of op, as in the framework's default names."""
     name = name.removeprefix("backward/").removeprefix("update/")
     parts = [part for part in name.split("/") if part not in ("gradient_tape", "") and "PartitionedCall" not in part]
     parts = parts[: min(PARTS, max(1, len(parts) - 1))]
-    named = [k for k, part in enumerate(parts) if typed and k and facts(_NUMBERED.sub("", part)) is not None]
+    named = [k for k, part in enumerate(parts) if k and is_op_type(_NUMBERED.sub("", part))]
     return "/".join(parts[: named[0] if named else None]) or name
 
 

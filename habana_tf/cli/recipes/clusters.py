@@ -21,6 +21,6 @@ def reader(entry: Entry) -> Callable[[bytes], Cluster]:
         return TorchCluster.read
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     importlib.import_module("tensorflow")
-    from habana_tf.tensorflow_clusters.cluster import parse
+    from habana_tf.tensorflow.clusters.cluster import parse
 
     return parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Term
+from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, both, overload
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Term
+from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, overload
 
 

@@ -6,8 +6,8 @@ import math
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering import special
-from habana_tf.lowering.formula import Term
+from habana_tf.tensorflow.lowering import special
+from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Lower, Operand, both, overload
 
 

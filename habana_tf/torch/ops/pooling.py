@@ -3,7 +3,8 @@
 Both look for the maxima in pictures with their channels last, so that in a program of forward and backward the places
 are found once. Where the gradient's `indices` are what the forward pass of the same program gave, it finds them in the
 input: where windows do not overlap it has no sum, and else one over the windows that saw an element (see
-`lowering.pooling`, whose gradient is built alike). Others, a user's or of another program, it compares with places.
+`tensorflow.lowering.pooling`, whose gradient is built alike). Others, a user's or of another program, it compares with
+places.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Sequence
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering import spatial
-from habana_tf.lowering.formula import Term
-from habana_tf.lowering.spatial import WindowAxis
+from habana_tf.tensorflow.lowering import spatial
+from habana_tf.tensorflow.lowering.formula import Term
+from habana_tf.tensorflow.lowering.spatial import WindowAxis
 from habana_tf.torch.ops.row import Call, overload
 
 _LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)

@@ -10,7 +10,7 @@ from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
-from habana_tf.lowering.formula import Term
+from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call, overload
 

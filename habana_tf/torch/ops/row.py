@@ -25,10 +25,10 @@ from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering import row as other_table
-from habana_tf.lowering.formula import Term
-from habana_tf.lowering.lowering import Lowering
-from habana_tf.lowering.table import lookup
+from habana_tf.tensorflow.lowering import row as other_table
+from habana_tf.tensorflow.lowering.formula import Term
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.table import lookup
 
 Operand = Node | bool | int | float
 Lower = Callable[..., "Node | Sequence[Node | None]"]

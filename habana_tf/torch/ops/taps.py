@@ -16,7 +16,7 @@ import numpy as np
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Term
+from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call
 
 _APART = 64

@@ -46,8 +46,8 @@ def test_an_op_that_its_lowering_refuses_has_a_reason() -> None:
 
     from habana_tf.card.clock.predicted import of_cluster
     from habana_tf.hardware.chips import chip
-    from habana_tf.tensorflow_clusters.cluster import parse
-    from habana_tf.tensorflow_clusters.writer import of_node
+    from habana_tf.tensorflow.clusters.cluster import parse
+    from habana_tf.tensorflow.clusters.writer import of_node
 
     with tf.Graph().as_default() as graph:
         tf.matmul(tf.compat.v1.placeholder(tf.float32), tf.compat.v1.placeholder(tf.float32))

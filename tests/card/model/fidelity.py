@@ -22,9 +22,9 @@ from habana_tf.card.model.parameters import FITTED, Parameters
 from habana_tf.card.model.roles import roles
 from habana_tf.card.model.step_time import step_time, updates
 from habana_tf.card.prediction.prediction import Prediction
-from habana_tf.dry_run.weightless import without_values
 from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
+from habana_tf.tensorflow.dry_run.weightless import without_values
 from tests.card.model.fidelity_page import write
 from tests.card.model.published import FITTED_ROWS, ROWS, Row
 from tests.card.model.transformers import ALL

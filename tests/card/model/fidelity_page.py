@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import habana_tf
-from habana_tf.dry_run.weightless import without_values
+from habana_tf.tensorflow.dry_run.weightless import without_values
 from tests.card.model.published import NOT_FITTED, Row
 from tests.card.model.transformers import ALL
 

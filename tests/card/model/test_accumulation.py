@@ -18,8 +18,8 @@ WIDTH, DEPTH, BATCH = 1024, 4, 512
 def _lowered(times: int) -> Any:
     """A perceptron's launches whose gradients of so many batches are summed, and which is updated once by momentum."""
     import habana_tf
-    from habana_tf.dry_run.foreseen import foresee
-    from habana_tf.dry_run.weightless import without_values
+    from habana_tf.tensorflow.dry_run.foreseen import foresee
+    from habana_tf.tensorflow.dry_run.weightless import without_values
 
     habana_tf.load_habana_module()
     with without_values():

@@ -130,8 +130,8 @@ def test_a_training_step_in_fp32_and_bf16() -> None:
     import tensorflow as tf
 
     from habana_tf.dry_run.predict import foreseen
-    from habana_tf.dry_run.traced import as_specs
-    from habana_tf.dry_run.weightless import without_values
+    from habana_tf.tensorflow.dry_run.traced import as_specs
+    from habana_tf.tensorflow.dry_run.weightless import without_values
 
     layers = tf.keras.layers
 

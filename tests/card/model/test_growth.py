@@ -34,7 +34,7 @@ def test_it_is_what_a_prediction_for_that_batch_says() -> None:
     import tensorflow as tf
 
     import habana_tf
-    from habana_tf.dry_run.weightless import without_values
+    from habana_tf.tensorflow.dry_run.weightless import without_values
 
     layers = tf.keras.layers
     with without_values():

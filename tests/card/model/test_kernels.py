@@ -21,7 +21,7 @@ MIB = 1 << 20
 def launched(fn: Any, *shapes: tuple[int, ...]) -> Lowered:
     """The one cluster of a function of fp32 tensors."""
     import habana_tf
-    from habana_tf.dry_run.foreseen import foresee
+    from habana_tf.tensorflow.dry_run.foreseen import foresee
 
     habana_tf.load_habana_module()
     specs = [tf.TensorSpec(shape) for shape in shapes]

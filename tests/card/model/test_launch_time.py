@@ -41,8 +41,8 @@ def test_values_that_fix_a_shape_are_taken() -> None:
     from habana_tf.card.model.launch_time import launch_time
     from habana_tf.cluster.lowering_context import LoweringError
     from habana_tf.hardware.chips import chip
-    from habana_tf.tensorflow_clusters.cluster import parse
-    from habana_tf.tensorflow_clusters.writer import of_node
+    from habana_tf.tensorflow.clusters.cluster import parse
+    from habana_tf.tensorflow.clusters.writer import of_node
 
     @tf.function
     def tiled(x: tf.Tensor, times: tf.Tensor) -> tf.Tensor:

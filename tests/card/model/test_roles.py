@@ -15,7 +15,7 @@ ROWS, COLUMNS = 48, 32
 
 def found(step: Any) -> tuple[Roles, dict[str, Any]]:
     """The roles in a step's one cluster, and its inputs by name."""
-    from habana_tf.dry_run.foreseen import foresee
+    from habana_tf.tensorflow.dry_run.foreseen import foresee
 
     concrete = tf.function(step).get_concrete_function(tf.TensorSpec((16, ROWS)))
     (lowered,) = foresee(concrete).launches

@@ -56,7 +56,7 @@ def test_inputs_of_all_launches_count_and_workspaces_take_turns() -> None:
 @on_hpu
 def test_each_gradient_crosses_the_network_once() -> None:
     """A dense layer under momentum: eight cards sum ROWS x COLUMNS numbers, and no more than that is waited for."""
-    from habana_tf.dry_run.foreseen import foresee
+    from habana_tf.tensorflow.dry_run.foreseen import foresee
     from tests.card.model.test_roles import COLUMNS, ROWS, gradient, variables
 
     w, m = variables()
@@ -73,7 +73,7 @@ def test_each_gradient_crosses_the_network_once() -> None:
 
 @on_hpu
 def test_a_step_of_micro_batches_updates_once_and_sums_gradients_after_each() -> None:
-    from habana_tf.dry_run.foreseen import foresee
+    from habana_tf.tensorflow.dry_run.foreseen import foresee
     from tests.card.model.test_roles import COLUMNS, ROWS, gradient, variables
 
     w, m = variables()

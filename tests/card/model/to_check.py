@@ -12,10 +12,10 @@ from habana_tf.card.model.matrix_time import Product, matrix_time
 from habana_tf.card.model.network import sum_seconds
 from habana_tf.card.model.parameters import LATEST_FITTED
 from habana_tf.dry_run.predict import costed, foreseen
-from habana_tf.dry_run.traced import as_specs
-from habana_tf.dry_run.weightless import without_values
 from habana_tf.hardware.boxes import box, boxes
 from habana_tf.hardware.chips import chips
+from habana_tf.tensorflow.dry_run.traced import as_specs
+from habana_tf.tensorflow.dry_run.weightless import without_values
 from tests.card.model.fidelity_page import put
 from tests.card.model.swin import SWIN_T
 from tests.card.model.transformers import ALL

@@ -14,7 +14,7 @@ from tests.child import on_hpu
 
 
 def found(fn: Any, *shapes: tuple[int, ...], dtype: tf.DType = tf.float32) -> list[Layer]:
-    from habana_tf.dry_run.foreseen import foresee
+    from habana_tf.tensorflow.dry_run.foreseen import foresee
 
     launches = foresee(tf.function(fn).get_concrete_function(*(tf.TensorSpec(s, dtype) for s in shapes))).launches
     return layers(step_time(chip("gaudi2"), launches), launches)

@@ -44,7 +44,7 @@ def _step() -> tuple[Any, Any]:
 def test_a_launch_that_ran_is_predicted_as_from_shapes_alone() -> None:
     from habana_tf.card.model.cluster_time import cluster_time
     from habana_tf.card.timeline.card import card_launch
-    from habana_tf.dry_run.foreseen import foresee
+    from habana_tf.tensorflow.dry_run.foreseen import foresee
 
     step, x = _step()
     step(x)

@@ -21,8 +21,8 @@ def op(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
     from habana_tf.cache import process_cache
     from habana_tf.resolver import packaged, recipes
     from habana_tf.resolver.resolve import resolve
-    from habana_tf.tensorflow_clusters.cluster import parse
-    from habana_tf.tensorflow_clusters.writer import of_node
+    from habana_tf.tensorflow.clusters.cluster import parse
+    from habana_tf.tensorflow.clusters.writer import of_node
 
     (tmp_path / "cache").mkdir(mode=0o700)
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "cache"))

@@ -1,0 +1,1 @@
+"""Everything that imports TensorFlow: graphs and ops in, programs of the middle out."""

@@ -1,0 +1,182 @@
+"""Ops that pad, and that move blocks between axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.tensorflow.lowering.arguments import extents, ints, static_slice
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.row import ALL, INDEX, NUMERIC, op
+
+# -- padding --------------------------------------------------------------------------------------------------
+
+
+def _paddings(c: Lowering) -> list[tuple[Extent, Extent]]:
+    flat, rank = extents(c, "paddings"), c.inputs[0].rank
+    if len(flat) != 2 * rank or not all(c.at_least(p) for p in flat):
+        raise c.error(f"paddings must be {rank} pairs of non-negative numbers")
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+@op("Pad", fixed=["paddings"], generic="padding", T=ALL, Tpaddings=INDEX)
+def pad(c: Lowering) -> Node:
+    low, high = _ends(_paddings(c))
+    return c.b.pad(c.inputs[0], low, high)
+
+
+@op("PadV2", fixed=["paddings"], generic="padding", T=ALL, Tpaddings=INDEX)
+def pad_v2(c: Lowering) -> Node:
+    low, high = _ends(_paddings(c))
+    return c.b.pad(c.inputs[0], low, high, c.inputs[2])
+
+
+def _ends(pairs: Sequence[tuple[Extent, Extent]]) -> tuple[list[Extent], list[Extent]]:
+    return [p[0] for p in pairs], [p[1] for p in pairs]
+
+
+def _skipped(c: Lowering) -> int:
+    """The distance of a mirror from the edge: 1 for REFLECT, 0 for SYMMETRIC."""
+    return 1 if c.attr("mode") == "REFLECT" else 0
+
+
+def _last_mirrored(c: Lowering, axis: int, n: Extent, low: Extent, high: Extent) -> Extent:
+    """How many elements of an axis of `n` a mirror shows at most, which the paddings must not exceed."""
+    last = ext.add(n, -_skipped(c))
+    if not (low == high == 0 or (c.at_least(last, low) and c.at_least(last, high))):
+        raise c.error(f"paddings {low} and {high} must be no greater than {last} on axis {axis}")
+    return last
+
+
+@op("MirrorPad", fixed=["paddings"], T=ALL, Tpaddings=INDEX)
+def mirror_pad(c: Lowering) -> Node:
+    b, x = c.b, c.inputs[0]
+    pairs, skip = _paddings(c), _skipped(c)
+    for axis, (low, high) in enumerate(pairs):
+        n = x.shape[axis]
+        last = _last_mirrored(c, axis, n, low, high)
+        before = b.reverse(static_slice(c, x, axis, skip, low), [axis])
+        after = b.reverse(static_slice(c, x, axis, ext.add(last, ext.mul(high, -1)), high), [axis])
+        x = b.concat([before, x, after], axis)
+    return x
+
+
+@op("MirrorPadGrad", fixed=["paddings"], T=NUMERIC, Tpaddings=INDEX)
+def mirror_pad_grad(c: Lowering) -> Node:
+    """The middle, plus what the mirrors showed added back to where it came from."""
+    b, x = c.b, c.inputs[0]
+    dtype = x.dtype
+    x = b.cast(x, dtype.accumulator)
+    pairs, skip = _paddings(c), _skipped(c)
+    for axis, (low, high) in enumerate(pairs):
+        n = ext.add(x.shape[axis], ext.mul(ext.add(low, high), -1))
+        last = _last_mirrored(c, axis, n, low, high)
+        out = static_slice(c, x, axis, low, n)
+        ends = ((low, 0, skip), (high, ext.add(low, n), ext.add(last, ext.mul(high, -1))))
+        for size, at, put in ends:
+            if size != 0:
+                part = b.reverse(static_slice(c, x, axis, at, size), [axis])
+                before: list[Extent] = [0] * x.rank
+                after: list[Extent] = [0] * x.rank
+                before[axis], after[axis] = put, ext.add(n, ext.mul(ext.add(size, put), -1))
+                out = b.map("add", out, b.pad(part, before, after))
+        x = out
+    return b.cast(x, dtype)
+
+
+# -- blocks ---------------------------------------------------------------------------------------------------
+
+
+def _channels_last(c: Lowering) -> bool:
+    layout = c.attr("data_format", "NHWC")
+    if layout not in ("NHWC", "NCHW") or c.inputs[0].rank != 4:
+        raise c.error(f"needs 4 axes in the layout NHWC or NCHW, not {layout}")
+    return bool(layout == "NHWC")
+
+
+def _parts(c: Lowering, n: Extent, k: int, what: str) -> Extent:
+    """How many blocks of k a size has, which must be a multiple of it."""
+    count = ext.divide(n, k)
+    if count is None and not isinstance(n, int):
+        raise c.needs_number(f"whether {what} is a multiple of {k} depends on its size, {n}")
+    if count is None:
+        raise c.error(f"{what} of {n} must be a multiple of the block size {k}")
+    return count
+
+
+@op("SpaceToDepth", T=ALL)
+def space_to_depth(c: Lowering) -> Node:
+    b, x, k = c.b, c.inputs[0], c.attr("block_size")
+    last = _channels_last(c)
+    n, h, w, d = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
+    rows, columns, depth = _parts(c, h, k, "a height"), _parts(c, w, k, "a width"), ext.mul(d, k * k)
+    if last:
+        split = b.permute(b.reshape(x, (n, rows, k, columns, k, d)), (0, 1, 3, 2, 4, 5))
+        return b.reshape(split, (n, rows, columns, depth))
+    split = b.permute(b.reshape(x, (n, d, rows, k, columns, k)), (0, 3, 5, 1, 2, 4))
+    return b.reshape(split, (n, depth, rows, columns))
+
+
+@op("DepthToSpace", T=ALL)
+def depth_to_space(c: Lowering) -> Node:
+    b, x, k = c.b, c.inputs[0], c.attr("block_size")
+    last = _channels_last(c)
+    n, h, w, depth = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
+    d = _parts(c, depth, k * k, "a depth")
+    height, width = ext.mul(h, k), ext.mul(w, k)
+    if last:
+        split = b.permute(b.reshape(x, (n, h, w, k, k, d)), (0, 1, 3, 2, 4, 5))
+        return b.reshape(split, (n, height, width, d))
+    split = b.permute(b.reshape(x, (n, k, k, d, h, w)), (0, 3, 4, 1, 5, 2))
+    return b.reshape(split, (n, d, height, width))
+
+
+def _blocks(c: Lowering, which: str) -> tuple[list[int], list[tuple[Extent, Extent]]]:
+    """block_shape, and the pairs of `which` for the axes 1, 2, ... that it speaks of."""
+    blocks, flat = ints(c, "block_shape"), extents(c, which)
+    if len(flat) != 2 * len(blocks) or len(blocks) >= c.inputs[0].rank or min(blocks, default=1) < 1:
+        raise c.error(f"block_shape {blocks} and {which} {flat} do not fit the input")
+    return blocks, list(zip(flat[::2], flat[1::2], strict=True))
+
+
+@op("SpaceToBatchND", fixed=["block_shape", "paddings"], T=ALL, Tblock_shape=INDEX, Tpaddings=INDEX)
+def space_to_batch(c: Lowering) -> Node:
+    b, x = c.b, c.inputs[0]
+    blocks, pairs = _blocks(c, "paddings")
+    m, rest = len(blocks), x.rank - 1 - len(blocks)
+    low, high = _ends([(0, 0), *pairs, *[(0, 0)] * rest])
+    x = b.pad(x, low, high)
+    batch, space = x.shape[0], x.shape[1:]
+    parts = [_parts(c, n, k, "a padded size") for n, k in zip(space[:m], blocks, strict=True)]
+    split = [s for n, k in zip(parts, blocks, strict=True) for s in (n, k)]
+    x = b.reshape(x, (batch, *split, *space[m:]))
+    inside, outside = [2 * i + 2 for i in range(m)], [2 * i + 1 for i in range(m)]
+    x = b.permute(x, [*inside, 0, *outside, *range(2 * m + 1, x.rank)])
+    batch = ext.product((batch, *blocks))
+    return b.reshape(x, (batch, *split[::2], *space[m:]))
+
+
+@op("BatchToSpaceND", fixed=["block_shape", "crops"], T=ALL, Tblock_shape=INDEX, Tcrops=INDEX)
+def batch_to_space(c: Lowering) -> Node:
+    b, x = c.b, c.inputs[0]
+    blocks, pairs = _blocks(c, "crops")
+    m = len(blocks)
+    batch, space = ext.divide(x.shape[0], math.prod(blocks)), x.shape[1:]
+    if batch is None and not isinstance(x.shape[0], int):
+        raise c.needs_number(f"whether the batch splits into blocks {blocks} depends on its size")
+    if batch is None:
+        raise c.error(f"the batch does not split into blocks {blocks}")
+    x = b.reshape(x, (*blocks, batch, *space))
+    woven = [a for i in range(m) for a in (m + 1 + i, i)]
+    x = b.permute(x, [m, *woven, *range(2 * m + 1, x.rank)])
+    grown = [ext.mul(n, k) for n, k in zip(space[:m], blocks, strict=True)]
+    x = b.reshape(x, (batch, *grown, *space[m:]))
+    for i, (low, high) in enumerate(pairs):
+        left = ext.add(grown[i], ext.mul(ext.add(low, high), -1))
+        if not (c.at_least(low) and c.at_least(high) and c.at_least(left)):
+            raise c.error(f"crops {low} and {high} do not fit a size of {grown[i]}")
+        x = static_slice(c, x, i + 1, low, left)
+    return x

@@ -1,0 +1,55 @@
+"""Cross entropy with its gradient, as TensorFlow computes both at once.
+
+A class label outside the range gives NaN in the loss and in that row of the gradient, as on every accelerator:
+a kernel there cannot raise (TensorFlow's CPU kernel does). A launch that met one says so (`Lowering.in_range`).
+"""
+
+from __future__ import annotations
+
+from habana_tf.ir.builder import broadcast_shapes
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.tensorflow.lowering.formula import Term, wrap
+from habana_tf.tensorflow.lowering.lowering import Lowering
+from habana_tf.tensorflow.lowering.nn import shifted_exponentials
+from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, op
+
+
+@op("SoftmaxCrossEntropyWithLogits", T=FLOATS)
+def cross_entropy(c: Lowering) -> list[Node]:
+    features, labels = c.inputs
+    shape = broadcast_shapes(features.shape, labels.shape)
+    if len(shape) != 2:
+        raise c.error("logits and labels must be matrices")
+    features, labels = c.b.expand(features, shape), c.b.expand(labels, shape)
+    shifted, exponentials, total = shifted_exponentials(c, features)
+    wanted = wrap(c.b, labels)
+    loss = (wanted * (total.map("log") - shifted)).sum([1]).flat([1])
+    return [loss.done(features.dtype), (exponentials / total - wanted).done(features.dtype)]
+
+
+@op("SparseSoftmaxCrossEntropyWithLogits", T=FLOATS, Tlabels=INDEX)
+def sparse_cross_entropy(c: Lowering) -> list[Node]:
+    features, labels = c.inputs
+    if features.rank != 2 or labels.shape != features.shape[:1]:
+        raise c.error("logits [N, classes] and labels [N] are needed")
+    b, dtype = c.b, features.dtype
+    c.in_range("labels", labels, features.shape[1])
+    shifted, exponentials, total = shifted_exponentials(c, features)
+    row = b.reshape(labels, [labels.shape[0], 1])
+    valid = Term(b, b.binary("and", *_bounds(c, row, features.shape[1])))
+    # of labels that are no class nothing is used, so those that two words tell apart may look alike in one
+    is_label = Term(b, b.binary("eq", b.iota(features.shape, 1, DType.I32), b.cast(row, DType.I32)))
+    losses = total.map("log") - is_label.where(shifted, 0.0).sum([1])  # summed in the pass that sums the exponentials
+    gradient = exponentials / total
+    gradient = is_label.where(gradient - 1.0, gradient)
+    nan = float("nan")
+    return [valid.where(losses, nan).flat([1]).done(dtype), valid.where(gradient, nan).done(dtype)]
+
+
+def _bounds(c: Lowering, row: Node, classes: object) -> tuple[Node, Node]:
+    """row >= 0 and row < classes."""
+    if not isinstance(classes, int):
+        raise c.error("the number of classes must be known")
+    below = c.b.binary("lt", row, c.b.const(classes, row.dtype))
+    return c.b.binary("ge", row, c.b.const(0, row.dtype)), below

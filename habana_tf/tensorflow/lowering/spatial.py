@@ -1,0 +1,155 @@
+"""The geometry that convolutions and poolings share: channels-last, any number of spatial axes.
+
+Two views carry all of it, both over x[N, S.., C] with one `WindowAxis` per spatial axis:
+
+    windows   forward and filter gradient: what each output position sees
+              x[N, S.., C] -> [N, O.., C, K..]   out[.., o, .., k] = x[.., o*stride + k*dilation - low, ..]
+    spread    input gradient: which output positions saw each input position, by kernel offset from the far end
+              dy[N, O.., C] -> [N, S.., C, K..]  out[.., i, .., k] = dy[.., o, ..]
+                                                 where o*stride + (kernel-1-k)*dilation - low = i, else `value`
+
+Kernel axes of size 1 are left out of K.. (`kept` tells which remain), so that a 1x1 convolution is a plain
+matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+
+if TYPE_CHECKING:
+    from habana_tf.tensorflow.lowering.lowering import Lowering
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """One spatial axis: input size, kernel, stride, dilation, padding before and after, output size."""
+
+    size: Extent
+    kernel: int
+    stride: int
+    dilation: int
+    low: Extent
+    high: Extent
+    out: Extent
+
+    @property
+    def reach(self) -> int:
+        """Distance between the first and the last element a window sees."""
+        return (self.kernel - 1) * self.dilation
+
+
+def kept(axes: Sequence[WindowAxis]) -> list[int]:
+    """The spatial axes whose kernel is larger than 1: those with a kernel axis in the views."""
+    return [i for i, a in enumerate(axes) if a.kernel > 1]
+
+
+def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> list[WindowAxis]:
+    """The axes for spatial `sizes` of the input and `kernels`, from the op's strides, dilations and padding.
+
+    Raises the op's error for what TensorFlow itself refuses. Of a size that is a symbol the padding is one too:
+    SAME with strides pads by what the size leaves.
+    """
+    rank = len(sizes)
+    strides = c.attr("strides")
+    dilations = c.attr("dilations") or [1] * (rank + 2)
+    explicit = c.attr("explicit_paddings") or [0] * (2 * rank + 4)
+    padding = c.attr("padding")
+    if strides[0] != 1 or strides[-1] != 1 or dilations[0] != 1 or dilations[-1] != 1:
+        raise c.error("strides and dilations over the batch and channel axes must be 1")
+    out = []
+    for i, (n, k) in enumerate(zip(sizes, kernels, strict=True)):
+        s, d = strides[i + 1], dilations[i + 1]
+        span = (k - 1) * d + 1
+        low: Extent
+        high: Extent
+        if padding == "SAME":
+            count = ext.div(ext.add(n, s - 1), s)
+            total = ext.add(ext.mod(ext.mul(n, -1), s), span - s)  # what the last window needs beyond the elements
+            total = 0 if span == 1 or n == 0 else c.premises.largest(total, 0)
+            low = ext.div(total, 2)
+            high = ext.add(total, ext.mul(low, -1))
+        else:
+            low, high = (explicit[2 * i + 2], explicit[2 * i + 3]) if padding == "EXPLICIT" else (0, 0)
+            room = ext.add(n, low + high - span)
+            if not c.at_least(room, -s):
+                raise c.error(f"a window of {span} does not fit in {n} elements padded by {low} and {high}")
+            count = ext.div(ext.add(room, s), s) if c.at_least(room) else 0
+        out.append(WindowAxis(n, k, s, d, low, high, count))
+    return out
+
+
+def check_result(c: Lowering, dy: Node, batch: Extent, axes: Sequence[WindowAxis], channels: Extent) -> None:
+    """Raises the op's error unless dy has the shape of the result, of which it is the gradient."""
+    wanted = (batch, *(a.out for a in axes), channels)
+    if dy.shape != wanted:
+        raise c.error(f"the gradient of the result must have shape [{', '.join(map(str, wanted))}]")
+
+
+def windows(b: Builder, x: Node, axes: Sequence[WindowAxis], value: float = 0) -> Node:
+    """x[N, S.., C] -> [N, O.., C, K..], padded with `value`; O must not be 0."""
+    x = b.pad(x, [0, *(a.low for a in axes), 0], [0, *(a.high for a in axes), 0], value)
+    size, step = list(x.shape), [1] * x.rank
+    for i, a in enumerate(axes):
+        if a.kernel == 1:
+            size[i + 1], step[i + 1] = a.out, a.stride
+    x = b.slice(x, [0] * x.rank, size, step)
+    many = kept(axes)
+    if not many:
+        return x
+    chosen = [axes[i] for i in many]
+    return b.window(
+        x, [i + 1 for i in many], [a.kernel for a in chosen], [a.stride for a in chosen], [a.dilation for a in chosen]
+    )
+
+
+def reached(a: WindowAxis) -> Extent:
+    """How far the first elements of the windows reach: one beyond the last of them."""
+    return ext.add(ext.mul(ext.add(a.out, -1), a.stride), 1)
+
+
+def at_most(n: Extent, most: int) -> int:
+    """A number for a padding that must be at least n and 0: n, the most that it can be, or `most` where that is not
+    known. What is too much of it is sliced off."""
+    high = ext.bounds(n)[1]
+    return max(most if high is None else high, 0)
+
+
+def spread(b: Builder, dy: Node, axes: Sequence[WindowAxis], value: float = 0) -> Node:
+    """dy[N, O.., C] -> [N, S.., C, K..] with kernel offsets counted from the far end; O must not be 0."""
+    low = [ext.add(a.reach, ext.mul(a.low, -1)) for a in axes]
+    high = [ext.add(ext.add(a.size, a.low), ext.mul(reached(a), -1)) for a in axes]
+    before = [at_most(n, a.reach) for n, a in zip(low, axes, strict=True)]
+    after = [at_most(n, a.reach + a.stride - 1) for n, a in zip(high, axes, strict=True)]
+    dy = b.pad(dy, [0, *before, 0], [0, *after, 0], value, [0, *(a.stride - 1 for a in axes), 0])
+    begin = [0, *(ext.add(p, ext.mul(n, -1)) for p, n in zip(before, low, strict=True)), 0]
+    dy = b.slice(dy, begin, [dy.shape[0], *(ext.add(a.size, a.reach) for a in axes), dy.shape[-1]])
+    many = kept(axes)
+    if not many:
+        return dy
+    ones = [1] * len(many)
+    return b.window(dy, [i + 1 for i in many], [axes[i].kernel for i in many], ones, [axes[i].dilation for i in many])
+
+
+def disjoint(axes: Sequence[WindowAxis]) -> bool:
+    """Whether no input element is seen by two windows."""
+    return all(a.stride >= a.kernel and a.dilation == 1 or a.kernel == 1 for a in axes)
+
+
+def unfold(b: Builder, x: Node, axes: Sequence[WindowAxis]) -> Node:
+    """[N, O1, K1, O2, K2, .., C] -> [N, S.., C]: puts what disjoint windows hold back into place, zero elsewhere."""
+    batch, channels = x.shape[0], x.shape[-1]
+    gaps = [0, *(g for a in axes for g in (0, a.stride - a.kernel)), 0]
+    x = b.pad(x, [0] * x.rank, gaps)
+    walked = [ext.mul(a.out, a.stride) for a in axes]
+    x = b.reshape(x, [batch, *walked, channels])
+    left = [ext.add(ext.add(a.size, a.low), ext.mul(n, -1)) for a, n in zip(axes, walked, strict=True)]
+    short = [at_most(n, a.reach) for n, a in zip(left, axes, strict=True)]
+    x = b.pad(x, [0] * x.rank, [0, *short, 0])
+    return b.slice(x, [0, *(a.low for a in axes), 0], [batch, *(a.size for a in axes), channels])
