@@ -1,15 +1,14 @@
 """Every network of the zoo trains on HPU as on stock TensorFlow, in one launch a step; some in bf16 too.
 
-Slow: `make test-networks` runs them. NETWORKS_PART=1/4 takes every fourth, from the second on.
+Slow: `make test-networks` runs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
-from tests import effort
 from tests.networks import zoo
 from tests.networks.comparison import Comparison, compare, row
 
@@ -36,11 +35,6 @@ FARTHER = 1.25
 what it fuses in fp32; but where a step amplifies rounding both distances are one draw of chance."""
 
 
-def chosen(networks: Sequence[str] = tuple(zoo.NETWORKS)) -> list[str]:
-    """The part of the networks that this run takes."""
-    return effort.part_of(networks, "NETWORKS_PART")
-
-
 def whole_on_hpu(result: Comparison) -> None:
     """Asserts that the step is one launch and nothing of it is the CPU's, but for loops that the host runs."""
     network, coverage = result.network, result.coverage
@@ -50,7 +44,7 @@ def whole_on_hpu(result: Comparison) -> None:
     assert not [op for op in coverage["outside"] if " CPU:" in op] or network in LAUNCHES
 
 
-@pytest.mark.parametrize("network", chosen())
+@pytest.mark.parametrize("network", zoo.NETWORKS)
 def test_trains_as_on_stock_tensorflow(network: str, record_property: Callable[[str, str], None]) -> None:
     result = compare(network, steps=STEPS)
     whole_on_hpu(result)
@@ -67,7 +61,7 @@ def near(distances: tuple[float, float]) -> bool:
     return ours <= max(CLOSE, SPREAD * stock)
 
 
-@pytest.mark.parametrize("network", chosen(zoo.BF16))
+@pytest.mark.parametrize("network", zoo.BF16)
 def test_bf16_is_as_near_the_truth_as_on_stock_tensorflow(
     network: str, record_property: Callable[[str, str], None]
 ) -> None:
