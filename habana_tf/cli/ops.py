@@ -9,6 +9,7 @@ import re
 from dataclasses import asdict
 
 from habana_tf.cli.output import CommandError, print_json, print_table
+from habana_tf.reports.units import few
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +68,8 @@ def _none(names: list[str]) -> str:
         return f"HPU has no op with {asked} in its name; TensorFlow is not installed here, so its ops are not known"
     found = [op for op in known if any(name.lower() in op.lower() for name in names)]
     if found:
-        shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-        return f"HPU has no op with {asked} in its name: TensorFlow's {shown} run{'s' * (len(found) == 1)} on the CPU"
+        run = f"{few(found, 5)} run{'s' * (len(found) == 1)} on the CPU"
+        return f"HPU has no op with {asked} in its name: TensorFlow's {run}"
     import difflib
 
     lower = {op.lower(): op for op in known}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import sys
 
-from habana_tf.cli import box_options
+from habana_tf.cli import scripts
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.output import CommandError
 
 _EPILOG = """\
 examples:
@@ -35,10 +32,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input gives")
     parser.add_argument("--most-cards", type=whole(1, 4096), default=4096, metavar="N", help="(default: 4096)")
     parser.add_argument("--host-watts", type=whole(0), default=0, metavar="W", help="of a host (default: not counted)")
-    box_options.declare(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    scripts.declare(parser)
     parser.set_defaults(run=_run)
 
 
@@ -46,32 +40,17 @@ def _run(arguments: argparse.Namespace) -> int:
     from habana_tf.card.model.host import Host
     from habana_tf.card.prediction.target import target
 
-    if not os.path.isfile(arguments.script):
-        raise CommandError(f"there is no file {arguments.script}", 2)
     try:
         target(arguments.target, arguments.dataset_size, arguments.epochs)  # before the script reads its data
     except ValueError as error:
         raise CommandError(str(error), 2) from error
-    box_options.check(arguments, arguments.chip or ("gaudi", "gaudi2", "gaudi3"))
-    from habana_tf.card.prediction.foreseen import PredictionError
+    scripts.check(arguments, arguments.chip or ("gaudi", "gaudi2", "gaudi3"))
     from habana_tf.dry_run.plan import plan
-    from habana_tf.dry_run.script import model_and_batch
 
-    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))  # while it is traced, too
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            model, data = model_and_batch(arguments.script, arguments.arguments)
-            found = plan(
-                model, *data, target=arguments.target, dataset_size=arguments.dataset_size, epochs=arguments.epochs,
-                chips=arguments.chip, batches=arguments.batch or (), global_batch=arguments.global_batch,
-                precisions=arguments.precision or ("bf16", "fp32"),
-                host=Host(arguments.input_rate) if arguments.input_rate else None, most_cards=arguments.most_cards,
-                host_watts=arguments.host_watts, box=arguments.box, release=arguments.release,
-            )  # fmt: skip
-    except PredictionError as error:
-        raise CommandError(str(error), 1) from error
-    if arguments.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
-    return 0
+    return scripts.answered(arguments, lambda model, *data: plan(
+        model, *data, target=arguments.target, dataset_size=arguments.dataset_size, epochs=arguments.epochs,
+        chips=arguments.chip, batches=arguments.batch or (), global_batch=arguments.global_batch,
+        precisions=arguments.precision or ("bf16", "fp32"),
+        host=Host(arguments.input_rate) if arguments.input_rate else None, most_cards=arguments.most_cards,
+        host_watts=arguments.host_watts, box=arguments.box, release=arguments.release,
+    ))  # fmt: skip

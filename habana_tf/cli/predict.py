@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import sys
 
-from habana_tf.cli import box_options
+from habana_tf.cli import scripts
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.output import CommandError
 
 _EPILOG = """\
 examples:
@@ -29,42 +26,22 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chip", choices=["gaudi", "gaudi2", "gaudi3"], help="default: what HABANA_SIM_CHIP says")
     parser.add_argument("--cards", type=whole(1), default=1, help="cards that train together (default: 1)")
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="of products (default: bf16)")
-    parser.add_argument(
-        "--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input pipeline gives"
-    )
+    parser.add_argument("--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input gives")
     parser.add_argument("--loaders", type=whole(1), metavar="N", help="loader processes a card, --input-rate of each")
-    box_options.declare(parser)
-    parser.add_argument(
-        "--accumulate", type=whole(1), default=1, metavar="N", help="micro-batches of a step (default: 1)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.add_argument("--accumulate", type=whole(1), default=1, metavar="N", help="micro-batches of a step")
+    scripts.declare(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if not os.path.isfile(arguments.script):
-        raise CommandError(f"there is no file {arguments.script}", 2)
     if arguments.loaders and not arguments.input_rate:
         raise CommandError("--loaders needs --input-rate, the examples per second of one of them", 2)
-    box_options.check(arguments, [arguments.chip])
+    scripts.check(arguments, [arguments.chip])
     from habana_tf.card.model.host import Host
-    from habana_tf.card.prediction.foreseen import PredictionError
-    from habana_tf.dry_run.script import predict_script
+    from habana_tf.dry_run.predict import predict
 
-    host = Host(arguments.input_rate, arguments.loaders) if arguments.input_rate else None
-    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))  # as `python SCRIPT` has it
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            found = predict_script(
-                arguments.script, arguments.arguments, arguments.chip, arguments.cards, arguments.precision,
-                host, arguments.box, arguments.release, arguments.accumulate,
-            )  # fmt: skip
-    except PredictionError as error:
-        raise CommandError(str(error), 1) from error
-    if arguments.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
-    return 0
+    return scripts.answered(arguments, lambda model, *data: predict(
+        model, *data, chip=arguments.chip, cards=arguments.cards, precision=arguments.precision,
+        host=Host(arguments.input_rate, arguments.loaders) if arguments.input_rate else None, box=arguments.box,
+        release=arguments.release, accumulate=arguments.accumulate,
+    ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Runs a script up to its first `fit`, and predicts that training step instead of training.
+"""Runs a script up to its first `fit`, to predict that training step instead of training.
 
 Keras' `fit` is replaced meanwhile: the replacement takes the model and one batch of the data, and ends the script. What
 the script does before (reading data, building the model) is done.
@@ -14,11 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from habana_tf.card.model.host import Host
-from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.foreseen import PredictionError
-from habana_tf.card.prediction.prediction import Prediction
-from habana_tf.dry_run.predict import predict
 from habana_tf.hardware import device_state
 from habana_tf.loader import load_habana_module
 
@@ -37,24 +33,12 @@ class _Reached(BaseException):
         self.model, self.data = model, data
 
 
-def predict_script(
-    path: str, arguments: Sequence[str] = (), chip: str | None = None, cards: int = 1, precision: str = "bf16",
-    host: Host | None = None, box: str | None = None, release: str = LATEST, accumulate: int = 1,
-) -> Prediction:  # fmt: skip
-    """The prediction of the first training step of a script that calls `fit`; arguments as for `predict`.
+def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tuple[Any, ...]]:
+    """The model that a script calls `fit` of first, and one batch of what it gives it, as specs.
 
     path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`, and where
     TensorFlow is not installed.
     """
-    model, data = model_and_batch(path, arguments)
-    return predict(
-        model, *data, chip=chip, cards=cards, precision=precision, host=host, box=box, release=release,
-        accumulate=accumulate,
-    )  # fmt: skip
-
-
-def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tuple[Any, ...]]:
-    """The model that a script calls `fit` of first, and one batch of what it gives it, as specs."""
     if importlib.util.find_spec("tensorflow") is None:
         raise _no_fit(path, "would need TensorFlow to call Keras' fit, and it is not installed")
     load_habana_module()

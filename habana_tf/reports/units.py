@@ -80,3 +80,8 @@ def amount(value: int | str, form: Callable[[float], str]) -> str:
 def counted(counts: Mapping[str, int]) -> str:
     """2 MatMul, Relu"""
     return ", ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
+
+
+def few(texts: Sequence[str], most: int, what: str = "") -> str:
+    """The first `most` of some, and how many more there are: a, b and 3 more ops"""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more {what}".rstrip() if len(texts) > most else "")

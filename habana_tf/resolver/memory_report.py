@@ -26,7 +26,7 @@ from habana_tf.hardware.chips import chip
 from habana_tf.reports.bar import bar
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
-from habana_tf.reports.units import size
+from habana_tf.reports.units import few, size
 from habana_tf.resolver import memory, programs
 from habana_tf.resolver.launch_peak import LaunchPeak, launch_peak
 from habana_tf.resolver.memory import LaunchMemory
@@ -90,10 +90,8 @@ class MemoryReport(Report):
             return []
         found = self.owner_peak
         where = f"{self.owner.name}" + (f", at {found.op}" if found.op and found.op != self.owner.name else "")
-        most = list(found.layers.items())[:_FEW]
-        owners = ", ".join(f"{name} {size(n)}" for name, n in most)
-        more = f" and {len(found.layers) - _FEW} more" if len(found.layers) > _FEW else ""
-        lines = [f"the peak is in {where}" + (f"; its workspace is of {owners}{more}" if owners else "")]
+        owners = few([f"{name} {size(n)}" for name, n in found.layers.items()], _FEW)
+        lines = [f"the peak is in {where}" + (f"; its workspace is of {owners}" if owners else "")]
         if any(found.curve):
             lines.append(f"its workspace over the launch: {bar(found.curve)}")
         beyond = self.peak - self.owner.reached

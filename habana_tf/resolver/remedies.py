@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from habana_tf.cluster.signature import Number, Signature, Slot
+from habana_tf.reports.units import few
 
 _NAMED = 2
 _SIZES = 6
@@ -69,8 +70,7 @@ def _line(same: Sequence[Signature], changing: list[int], called: Sequence[str],
 
 def _names(slots: Iterable[Slot], called: Sequence[str]) -> str:
     names = [called[k] for k, _ in groupby(slot.input for slot in slots)]
-    more = f" and {len(names) - _NAMED} more inputs" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return few(names, _NAMED, "inputs")
 
 
 def _int(size: Number) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from habana_tf.reports.table import Table
-from habana_tf.reports.units import brief, briefly
+from habana_tf.reports.units import brief, briefly, few
 
 MOST = 15
 """Recipes in the table; `to_dict()` has all."""
@@ -31,9 +31,8 @@ def shown(report: Any) -> list[str | Table]:
     if report.not_predicted:
         lines.append(f"{report.not_predicted:,} launches are not predicted and count as no time")
     if report.on_cpu:
-        names = ", ".join(op if n == 1 else f"{n} {op}" for op, n in report.on_cpu[:FEW])
-        more = f" and {len(report.on_cpu) - FEW} more ops" if len(report.on_cpu) > FEW else ""
-        lines.append(f"graphs leave to the CPU: {names}{more}; their time is in the last row")
+        names = few([op if n == 1 else f"{n} {op}" for op, n in report.on_cpu], FEW, "ops")
+        lines.append(f"graphs leave to the CPU: {names}; their time is in the last row")
     lines.append(f"if the card waited for all that the host did between launches: {brief(report.clock_seconds)}")
     return [summary(report), _recipes(report), _card(report), _host(report), *lines]
 

@@ -8,7 +8,7 @@ from typing import Any
 from habana_tf.card.prediction.limits import said
 from habana_tf.reports.bar import bar
 from habana_tf.reports.table import Table
-from habana_tf.reports.units import brief, briefly, size
+from habana_tf.reports.units import brief, briefly, few, size
 
 SHOWN = 12
 """Layers in the table."""
@@ -66,10 +66,9 @@ def _pcie(p: Any) -> list[str]:
     """What crosses PCIe in each step, and what does not because it is on the card."""
     lines = []
     if p.pcie:
-        most = ", ".join(f"{t['name']} {size(t['nbytes'])} to the {t['to']}" for t in p.pcie[:FEW])
-        more = f" and {len(p.pcie) - FEW} more" if len(p.pcie) > FEW else ""
+        most = few([f"{t['name']} {size(t['nbytes'])} to the {t['to']}" for t in p.pcie], FEW)
         waits = "the step waits for it" if p.parts["feeding"] > 0 else "while the card works"
-        lines.append(f"over PCIe in each step: {most}{more}: {brief(p.step.copies)}, {waits}")
+        lines.append(f"over PCIe in each step: {most}: {brief(p.step.copies)}, {waits}")
     if p.resident:
         lines.append(f"on the card already: {', '.join(p.resident)}")
     return lines
@@ -90,12 +89,10 @@ def _peak(p: Any) -> list[str]:
     """HBM over the step as a curve, and the owner of its peak."""
     if p.peak is None or not p.peak.nbytes:
         return []
-    most = list(p.peak.layers.items())[:FEW]
-    owners = ", ".join(f"{name} {size(n)}" for name, n in most)
-    more = f" and {len(p.peak.layers) - FEW} more" if len(p.peak.layers) > FEW else ""
+    owners = few([f"{name} {size(n)}" for name, n in p.peak.layers.items()], FEW)
     return [
         f"HBM over the step: {bar(p.hbm_over_step)}",
-        f"the peak is at {p.peak.op}, with {size(p.peak.nbytes)} of tensors: {owners}{more}",
+        f"the peak is at {p.peak.op}, with {size(p.peak.nbytes)} of tensors: {owners}",
     ]
 
 
@@ -117,9 +114,8 @@ def help_lines(layers: Sequence[Any]) -> list[str]:
     ordered = sorted(found.items(), key=lambda item: -sum(x.share for x in item[1]))
     lines = []
     for text, those in ordered:
-        names = ", ".join(x.name for x in those[:FEW])
-        more = f" and {len(those) - FEW} more" if len(those) > FEW else ""
-        lines.append(f"would help {names}{more} ({sum(x.share for x in those):.0%} of the launches' time): {text}")
+        names = few([x.name for x in those], FEW)
+        lines.append(f"would help {names} ({sum(x.share for x in those):.0%} of the launches' time): {text}")
     return lines
 
 

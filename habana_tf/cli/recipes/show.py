@@ -24,7 +24,7 @@ from habana_tf.cli.recipes.predicted import NOTE, as_json, predictions
 from habana_tf.reports.bar import bar
 from habana_tf.reports.layer_names import layer
 from habana_tf.reports.table import Styled, printable
-from habana_tf.reports.units import BYTES, OPERATIONS, Units, alike, briefly, counted, duration, operations, size
+from habana_tf.reports.units import BYTES, OPERATIONS, Units, alike, briefly, counted, duration, few, operations, size
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
@@ -138,7 +138,6 @@ def _print_kernels(entry: Entry) -> None:
     lines = []
     for number, kernel in enumerate(kernels):
         names = list(dict.fromkeys(layer(ops[k].name) for k in kernel["ops"]))
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
         lines.append(
             [
                 str(number),
@@ -150,7 +149,7 @@ def _print_kernels(entry: Entry) -> None:
                 nbytes[number],
                 times[number],
                 f"{least[number] / whole:.1%}" if whole else "-",
-                ", ".join(names[:_NAMES]) + more,
+                few(names, _NAMES),
             ]
         )
     lines.append(["all", "", "", "", "", flops[-1], nbytes[-1], times[-1], "100.0%" if whole else "-", ""])

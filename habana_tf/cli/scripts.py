@@ -1,0 +1,57 @@
+"""What `predict` and `plan` share: a script that is run up to its first `fit`, and the cards that it is for."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from habana_tf.cli.output import CommandError, print_json
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The options of both: what cards are in, the form of the answer, the script. Those of one come before."""
+    parser.add_argument("--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: by chip)")
+    parser.add_argument("--release", default="1.14", metavar="X.Y", help="of Habana's software (default: 1.14)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def check(arguments: argparse.Namespace, chips: Sequence[str | None]) -> None:
+    """Refuses, before a script has run, one that is not there, a box that is none of these chips', and no release."""
+    from habana_tf.card.model.parameters import check_release
+    from habana_tf.hardware.boxes import box
+    from habana_tf.hardware.chips import chip
+
+    if not os.path.isfile(arguments.script):
+        raise CommandError(f"there is no file {arguments.script}", 2)
+    try:
+        check_release(arguments.release)
+        for name in chips:
+            box(chip(name), arguments.box)
+    except ValueError as error:
+        raise CommandError(str(error), 2) from error
+
+
+def answered(arguments: argparse.Namespace, answer: Callable[..., Any]) -> int:
+    """Runs the script, whose output goes to standard error, and prints the report that `answer` makes of the model and
+    the parts of a batch of its first `fit`."""
+    from habana_tf.card.prediction.foreseen import PredictionError
+    from habana_tf.dry_run.script import model_and_batch
+
+    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))  # while it is traced, too
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            model, data = model_and_batch(arguments.script, arguments.arguments)
+            found = answer(model, *data)
+    except PredictionError as error:
+        raise CommandError(str(error), 1) from error
+    if arguments.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+    return 0
