@@ -10,9 +10,9 @@ from __future__ import annotations
 from habana_tf.custom.library import load_op_library
 from habana_tf.custom.op import CustomOp, custom_op
 from habana_tf.custom.signature import CustomOpError
+from habana_tf.formulas.term import wrap
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.libraries import LibraryError
-from habana_tf.tensorflow.lowering.formula import wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, FLOATS, INTS, NUMERIC
 

@@ -323,4 +323,5 @@ def lowerings_version() -> str:
     """SHA-256 over what makes a program of a recording."""
     here = Path(__file__).parent
     own = [*(here / "ops").glob("*.py"), here / "views.py", here / "layouts.py", here / "cluster.py"]
-    return digest_of(sorted({*own, *(PACKAGE / "tensorflow" / "lowering").rglob("*.py")}))
+    shared = [path for room in ("formulas", "tensorflow/lowering") for path in (PACKAGE / room).rglob("*.py")]
+    return digest_of(sorted({*own, *shared}))

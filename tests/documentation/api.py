@@ -28,7 +28,7 @@ PAGES = {
                   "habana_tf.keras_callbacks.recipe_logger:RecipeLogger"),
     "distribute": ("Several cards", "habana_tf.distribute.strategy:HPUStrategy"),
     "custom": ("Ops of your own", "habana_tf.custom.op:custom_op habana_tf.custom.library:load_op_library "
-               "habana_tf.tensorflow.lowering.lowering:Lowering habana_tf.tensorflow.lowering.formula:wrap"),
+               "habana_tf.tensorflow.lowering.lowering:Lowering habana_tf.formulas.term:wrap"),
     "cache": ("The recipe cache", "habana_tf.cache.directory:entries habana_tf.cache.directory:verify "
               "habana_tf.cache.directory:prune habana_tf.cache.directory:clear habana_tf.cache.directory:health "
               "habana_tf.cache.history:events habana_tf.cache.history:runs habana_tf.cache.history:totals "

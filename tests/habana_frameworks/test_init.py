@@ -73,7 +73,7 @@ STARS = """
     from tests.habana_frameworks import modules
 
     KERAS_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
-    inner = ("__main__", "_native", "card", "cli", "cluster", "compiler", "dry_run", "files",
+    inner = ("__main__", "_native", "card", "cli", "cluster", "compiler", "dry_run", "files", "formulas",
              "host_changes", "horovod", "ir", "keras_callbacks", "launcher", "log", "reports", "resolver",
              "runtime_hooks", "tensorflow", "torch")
     parts = ("cache.", "custom.", "distribute.", "hardware.", "settings.", "torch.")

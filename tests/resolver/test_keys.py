@@ -30,8 +30,8 @@ PACKAGE = Path(habana_tf.__file__).parent
 NO_COMPILER = {"settings", "_native", "hardware.calibration", "compiler.describe", "resolver.keys"}
 NO_COMPILER |= {f"tensorflow.clusters.{name.removesuffix('.py')}" for name in sources._NO_LOWERINGS}
 SOURCES = [*compiler_sources(), *lowering_sources()]
-PACKAGES = {"ir", "cluster", "compiler", "compiler.codegen", "tensorflow.lowering", "tensorflow.clusters", "hardware",
-            "tensorflow.facts", "resolver"}  # fmt: skip
+PACKAGES = {"ir", "cluster", "compiler", "compiler.codegen", "formulas", "hardware", "resolver",
+            "tensorflow.lowering", "tensorflow.clusters", "tensorflow.facts"}  # fmt: skip
 
 
 def test_every_setting_the_compiler_reads_is_in_the_key_or_left_out() -> None:

@@ -23,6 +23,7 @@ def lowering_sources() -> list[Path]:
     found = {
         *(PACKAGE / "tensorflow" / "lowering").rglob("*.py"),
         *here.rglob("*.py"),
+        *(PACKAGE / "formulas").rglob("*.py"),
         PACKAGE / "tensorflow" / "facts" / "opdefs.py",
     }
     return sorted(found - {here / name for name in _NO_LOWERINGS})

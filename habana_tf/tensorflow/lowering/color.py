@@ -8,10 +8,10 @@ less the range, and the third goes from the one to the other:
 
 from __future__ import annotations
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.arguments import static_slice
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
 

@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from habana_tf.formulas import spatial
+from habana_tf.formulas.spatial import WindowAxis
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering import spatial
 from habana_tf.tensorflow.lowering.arguments import extents, size_of
 from habana_tf.tensorflow.lowering.channels import channels_last
 from habana_tf.tensorflow.lowering.contraction import product
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
-from habana_tf.tensorflow.lowering.spatial import WindowAxis
+from habana_tf.tensorflow.lowering.window_axes import axes_of, check_result
 
 
 class _Labels:
@@ -165,7 +166,7 @@ def _convolution(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Exten
     groups = channels // inner if inner else 1
     if inner * groups != channels or outer % max(groups, 1):
         raise c.error(f"{channels} channels do not fit a filter for {inner} channels, {outer} out")
-    return _Convolution(c, spatial.axes_of(c, x_shape[1:-1], kernels), inner, outer, groups)
+    return _Convolution(c, axes_of(c, x_shape[1:-1], kernels), inner, outer, groups)
 
 
 def input_shape(c: Lowering, w: Node, dy: Node) -> list[Extent]:
@@ -191,7 +192,7 @@ def convolution(c: Lowering) -> Node:
 def convolution_input_gradient(c: Lowering) -> Node:
     w, dy = c.input("filter"), c.input("out_backprop")
     layer = _convolution(c, input_shape(c, w, dy), w.shape)
-    spatial.check_result(c, dy, dy.shape[0], layer.axes, layer.outer)
+    check_result(c, dy, dy.shape[0], layer.axes, layer.outer)
     return layer.input_gradient(w, dy)
 
 
@@ -201,5 +202,5 @@ def convolution_filter_gradient(c: Lowering) -> Node:
     x, dy = c.input("input"), c.input("out_backprop")
     sizes = [int(n) for n in c.value("filter_sizes")]
     layer = _convolution(c, x.shape, sizes)
-    spatial.check_result(c, dy, x.shape[0], layer.axes, layer.outer)
+    check_result(c, dy, x.shape[0], layer.axes, layer.outer)
     return layer.filter_gradient(x, dy)

@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from habana_tf.formulas import spatial
+from habana_tf.formulas.spatial import WindowAxis
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering import spatial
 from habana_tf.tensorflow.lowering.arguments import size_of
 from habana_tf.tensorflow.lowering.channels import channels_last
 from habana_tf.tensorflow.lowering.convolution import input_shape
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
-from habana_tf.tensorflow.lowering.spatial import WindowAxis
+from habana_tf.tensorflow.lowering.window_axes import axes_of, check_result
 
 
 def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> list[WindowAxis]:
     if len(x_shape) != 4 or len(w_shape) != 4 or x_shape[3] != w_shape[2]:
         raise c.error("input [N, H, W, C] and filter [KH, KW, C, M] are needed")
     size_of(c, x_shape[3], "the number of channels")
-    return spatial.axes_of(c, x_shape[1:3], [size_of(c, n, "the shape of the filter") for n in w_shape[:2]])
+    return axes_of(c, x_shape[1:3], [size_of(c, n, "the shape of the filter") for n in w_shape[:2]])
 
 
 def _per_channel(c: Lowering, w: Node, axes: Sequence[WindowAxis]) -> Node:
@@ -67,7 +68,7 @@ def _filter(w: Node) -> tuple[int, int]:
 def depthwise_input_gradient(c: Lowering) -> Node:
     w, dy = c.input("filter"), c.input("out_backprop")
     axes = _depthwise_axes(c, input_shape(c, w, dy), w.shape)
-    spatial.check_result(c, dy, dy.shape[0], axes, math.prod(_filter(w)))
+    check_result(c, dy, dy.shape[0], axes, math.prod(_filter(w)))
     shape = [dy.shape[0], *(a.size for a in axes), w.shape[2]]
     if 0 in dy.shape[1:] or 0 in shape[1:]:
         return c.b.const(0, dy.dtype, shape)
@@ -83,7 +84,7 @@ def depthwise_filter_gradient(c: Lowering) -> Node:
     x, dy = c.input("input"), c.input("out_backprop")
     sizes = [int(n) for n in c.value("filter_sizes")]
     axes = _depthwise_axes(c, x.shape, sizes)
-    spatial.check_result(c, dy, x.shape[0], axes, sizes[2] * sizes[3])
+    check_result(c, dy, x.shape[0], axes, sizes[2] * sizes[3])
     if 0 in dy.shape[1:] or 0 in sizes:
         return c.b.const(0, x.dtype, sizes)
     view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1)  # [N, O, O, C, 1, K..]

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir import extent as ext
 from habana_tf.ir.conditions import Premises
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.arguments import extents, ints
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, op
 

@@ -6,10 +6,10 @@ a kernel there cannot raise (TensorFlow's CPU kernel does). A launch that met on
 
 from __future__ import annotations
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.nn import shifted_exponentials
 from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, op

@@ -7,8 +7,8 @@ dx[j]   = dy[j] * norm[j] ** -beta - 2 alpha beta x[j] * the sum over |i - j| <=
 
 from __future__ import annotations
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, FLOATS, INTS, NUMERIC, op
 

@@ -5,8 +5,8 @@ bfloat16 is computed in float32 and rounded once.
 
 from __future__ import annotations
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.channels import channels_last
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
 

@@ -22,18 +22,19 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
+from habana_tf.formulas import spatial
+from habana_tf.formulas.spatial import WindowAxis
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
-from habana_tf.tensorflow.lowering import spatial
 from habana_tf.tensorflow.lowering.arguments import constant_shape, extents, ints
 from habana_tf.tensorflow.lowering.channels import channels_last
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.reduction import LARGEST
 from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, Lower, op
-from habana_tf.tensorflow.lowering.spatial import WindowAxis
+from habana_tf.tensorflow.lowering.window_axes import axes_of, check_result
 
 LOWEST = float("-inf")
 FEW = 9
@@ -51,7 +52,7 @@ def _axes(c: Lowering, shape: Sequence[Extent]) -> list[WindowAxis]:
         raise c.error(f"an input of rank {len(ksize)} is needed")
     if len(ksize) == 4 and not c.op.startswith("MaxPoolGrad"):  # a stride over channels counts for nothing
         c = dataclasses.replace(c, attrs={**c.attrs, "strides": [*c.attr("strides")[:-1], 1]})
-    axes = spatial.axes_of(c, shape[1:-1], ksize[1:-1])
+    axes = axes_of(c, shape[1:-1], ksize[1:-1])
     explicit = axes if c.attr("padding") == "EXPLICIT" else []
     if any(c.at_least(side, a.kernel) for a in explicit for side in (a.low, a.high)):
         raise c.error(f"paddings {c.attr('explicit_paddings')} must be smaller than the windows {ksize}")
@@ -107,7 +108,7 @@ def _elements(c: Lowering, x: Node, axes: Sequence[WindowAxis]) -> Node:
 def max_pool_gradient(c: Lowering) -> Node:
     x, _, dy = c.inputs[:3]
     b, axes = c.b, _axes(c, x.shape)
-    spatial.check_result(c, dy, x.shape[0], axes, x.shape[-1])
+    check_result(c, dy, x.shape[0], axes, x.shape[-1])
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, x.shape)
     first, offsets = _winners(c, _numbers(c, _elements(c, x, axes)), axes)
@@ -303,7 +304,7 @@ def average_pool_gradient(c: Lowering) -> Node:
     dy = c.input("grad")
     shape = [dy.shape[0], *extents(c, "orig_input_shape")[1:]]
     b, axes = c.b, _axes(c, shape)
-    spatial.check_result(c, dy, dy.shape[0], axes, shape[-1])
+    check_result(c, dy, dy.shape[0], axes, shape[-1])
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, dy.dtype, shape)
     share = b.binary("div", b.cast(dy, dy.dtype.accumulator), _counts(c, axes))

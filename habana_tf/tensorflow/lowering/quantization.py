@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import op
 

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Node, Shape
 from habana_tf.tensorflow.lowering.arguments import extents, size_of
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, INTS, op
 

@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term, wrap
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.math import wide
 from habana_tf.tensorflow.lowering.row import FLOATS, op

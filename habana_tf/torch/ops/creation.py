@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, overload
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir.primitives import Loop, Node, Program
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.recurrent import gate, loop_body, step_product, steps_of
 from habana_tf.torch.ops.row import Call, overload
 

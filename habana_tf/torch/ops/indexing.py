@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, both, overload
 
 _OUT = "IndexError: index out of range in self: {index} of {size}"

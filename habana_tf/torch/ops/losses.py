@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, overload
 
 _NONE, _MEAN = 0, 1

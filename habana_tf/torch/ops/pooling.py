@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from habana_tf.formulas import spatial
+from habana_tf.formulas.spatial import WindowAxis
+from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering import spatial
-from habana_tf.tensorflow.lowering.formula import Term
-from habana_tf.tensorflow.lowering.spatial import WindowAxis
 from habana_tf.torch.ops.row import Call, overload
 
 _LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call, overload
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Lower, overload
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, overload
 from habana_tf.torch.ops.taps import Taps, over_sizes, summed
 

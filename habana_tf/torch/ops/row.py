@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.formulas.term import Term
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import NeedsNumber
@@ -26,7 +27,6 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering import row as other_table
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.table import lookup
 

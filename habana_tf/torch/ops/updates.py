@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.formulas.term import Term
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.formula import Term
 from habana_tf.torch.ops.row import Call, Operand, overload
 
 

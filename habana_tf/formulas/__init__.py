@@ -1,0 +1,1 @@
+"""What ops mean, in primitives, for both front ends; knows neither framework."""
