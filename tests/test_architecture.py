@@ -80,7 +80,7 @@ def defines_in_cpp(path: Path, name: str) -> bool:
     return re.search(f"{function}|{kind}|{constant}", path.read_text(), re.MULTILINE) is not None
 
 
-OTHER_PAGES = ("reading-guide.md", "what-a-card-would-do.md", "placement.md")
+OTHER_PAGES = ("reading-guide.md", "card-time.md", "placement.md")
 
 
 def section(title: str) -> str:

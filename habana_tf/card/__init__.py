@@ -5,5 +5,5 @@
     clock        the card's time, added up over the launches of a process that runs
     timeline     when each engine of the card works, beside when this host did
 
-docs/what-a-card-would-do.md says when to use which.
+docs/card-time.md says when to use which.
 """

@@ -55,11 +55,11 @@ REPORTS = (
      "([more](recompilations.md))."),
     ("habana_tf.memory_report()", "What holds the card's memory, now and at the peak ([more](guides/memory.md))."),
     ("habana_tf.card_time_report()", "What a card would have taken for the launches of this run, and what the host did "
-     "between them ([more](card-time.md))."),
+     "between them ([more](card-time.md#while-a-program-runs))."),
     ("habana_tf.plan(net, x[:256], y[:256], target='1000000 examples/s')", "Which cards reach a rate or a time "
      "([more](guides/plan.md))."),
     ("habana_tf.predict(net, x[:256], y[:256])", "How long a step would take on real cards, before anything is trained "
-     "([more](guides/predicted-time.md))."),
+     "([more](card-time.md#before-anything-runs))."),
     ("habana_tf.compare(net, x[:256], y[:256], chips=['gaudi2', 'gaudi3'], cards=[1, 8])", "The same for several chips "
      "and numbers of cards, a row each."),
     ("habana_tf.explain(kinds_of, tf.constant(y))", "What would run where, without running it ([more](placement.md))."),

@@ -110,7 +110,7 @@ def test_the_reference_has_every_public_name() -> None:
     "words, page",
     [
         ("not worth a launch", "concepts/launch.html"),
-        ("compiled again", "guides/changing-shapes.html"),
+        ("compiled again", "recompilations.html"),
         ("TF_CLUSTER_VARIABLES", "coming-from-habana.html"),
         ("exports habana_kernels", "reference/messages.html"),
     ],
