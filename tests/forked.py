@@ -45,7 +45,7 @@ _OF_HPU = {
         "habana_tf.resolver.resolve", "habana_tf.custom.op", "llvmlite.binding", "llvmlite.ir",
     ),
     "torch": (
-        "habana_tf.torch.device", "habana_tf.torch.compile_backend", "habana_tf.resolver.resolve", "torch._dynamo",
+        "habana_tf.torch.loader", "habana_tf.torch.compile", "habana_tf.resolver.resolve", "torch._dynamo",
         "torch.fx.experimental.symbolic_shapes", "llvmlite.binding", "llvmlite.ir",
     ),
 }  # fmt: skip

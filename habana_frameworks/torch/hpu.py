@@ -4,10 +4,16 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from habana_tf.torch import hpu  # noqa: F401  libraries ask for `habana_frameworks.torch.hpu.hpu`, too
-from habana_tf.torch.api import graphed, memory, metrics, random, streams
-from habana_tf.torch.device import load
-from habana_tf.torch.hpu import *  # noqa: F403
+from habana_tf.torch.device import (
+    graphed,
+    hpu,  # noqa: F401  libraries ask for `habana_frameworks.torch.hpu.hpu`, too
+    memory,
+    metrics,
+    random,
+    streams,
+)
+from habana_tf.torch.device.hpu import *  # noqa: F403
+from habana_tf.torch.loader import load
 
 load()
 

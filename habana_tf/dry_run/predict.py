@@ -14,7 +14,6 @@ from habana_tf.card.model.parameters import FITTED, LATEST, check_release
 from habana_tf.card.model.step_time import step_time
 from habana_tf.card.prediction.foreseen import Foreseen, PredictionError
 from habana_tf.card.prediction.prediction import Prediction, Transfer
-from habana_tf.dry_run import module
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.resolver.garbage_collection import held
@@ -22,6 +21,7 @@ from habana_tf.tensorflow.dry_run.input_rate import fed_by
 from habana_tf.tensorflow.dry_run.resident import argument_names, resident_names
 from habana_tf.tensorflow.dry_run.traced import as_specs, batch_of, examples_of, traced, unpacked
 from habana_tf.tensorflow.graph import bf16_config
+from habana_tf.torch.dry_run import module
 
 PRODUCTS = frozenset("Einsum BatchMatMulV3 Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2 Erf".split())
 """What is in bf16 for `precision="bf16"` besides Habana's full list: products that the list does not know because

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -25,6 +26,7 @@ from habana_tf.resolver.key_text import names, program_text
 from habana_tf.version import __version__
 
 PACKAGE = Path(__file__).parent.parent
+_IMPORT = re.compile(r"^ *from (habana_tf[.\w]*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 
 
 def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) -> Key:
@@ -71,6 +73,24 @@ def digest_of(sources: Iterable[Path]) -> str:
     for path in sources:
         total.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
+
+
+def imported_sources(roots: Iterable[Path], rooms: Sequence[str]) -> list[Path]:
+    """The files of this package that `roots` import, at any depth, and themselves, sorted: those in these rooms (as
+    "torch" or "tensorflow/lowering"), because what is in others is in a key by itself or makes no program."""
+    within = tuple(f"habana_tf.{room.replace('/', '.')}." for room in rooms)
+    found = {path: path.read_text() for path in roots}
+    waiting, met = [*found], set[str]()
+    while waiting:
+        for module, several, one in _IMPORT.findall(found[waiting.pop()]):
+            names = {module, *(f"{module}.{name}" for name in re.findall(r"\w+", several or one))} - met
+            met |= names
+            for name in names:
+                path = PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
+                if name.startswith(within) and path not in found and path.exists():
+                    found[path] = path.read_text()
+                    waiting.append(path)
+    return sorted(found)
 
 
 def compiler_sources() -> list[Path]:

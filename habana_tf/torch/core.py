@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch import told
-from habana_tf.torch.device import load
+from habana_tf.torch.loader import load
+from habana_tf.torch.record import telemetry
 
 _device = load()
 _closures: list[Callable[[], object]] = []
@@ -18,7 +18,7 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:
     """Ends a step: what was recorded so far becomes one program and runs, and then what `add_step_closure` left. In
     eager mode there is nothing to run."""
     _device.recorder.flush()
-    told.marked()
+    telemetry.marked()
     waiting, _closures[:] = list(_closures), []
     for closure in waiting:
         closure()

@@ -22,10 +22,11 @@ from typing import Any
 import torch
 
 from habana_tf.hardware import cards
-from habana_tf.torch import changes, hpu
+from habana_tf.torch import changes
 from habana_tf.torch.changes import lightning as choices
-from habana_tf.torch.device import load
+from habana_tf.torch.device import hpu
 from habana_tf.torch.hpex import hmp
+from habana_tf.torch.loader import load
 
 SINGLE, PARALLEL = "hpu_single", "hpu_parallel"
 """Strategies for one card and for several."""

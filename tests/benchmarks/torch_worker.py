@@ -99,9 +99,9 @@ def _device(name: str) -> tuple[str, Callable[[], None]]:
 
 def _recorded(step: Callable[[int], torch.Tensor]) -> dict[str, float]:
     """How many ops a step records, and the least time that it took an op in one of some steps."""
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    recorder = device.load().recorder
+    recorder = loader.load().recorder
     record, spent, ops = recorder.record, 0.0, 0
 
     def timed(*arguments: object) -> object:

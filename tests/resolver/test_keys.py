@@ -130,3 +130,11 @@ def test_only_a_key_with_bf16_has_the_answer(monkeypatch: pytest.MonkeyPatch) ->
     assert BF16_PART not in dict(target_parts(found, bf16=False))
     answered = [target_parts(found, bf16=True) for _ in range(2)]
     assert [dict(parts)[BF16_PART] for parts in answered] == ["dot", "widen"]
+
+
+def test_what_lowerings_import_is_found() -> None:
+    """Another front end's rows and what the compiler has are in no version of a front end's lowerings."""
+    rooms = {path.relative_to(PACKAGE).parts[:2] for path in lowering_sources()}
+    assert {room[0] for room in rooms} == {"formulas", "tensorflow"}
+    assert PACKAGE / "formulas" / "spatial.py" in lowering_sources()
+    assert PACKAGE / "tensorflow" / "facts" / "opdefs.py" in lowering_sources()

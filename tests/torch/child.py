@@ -49,9 +49,9 @@ def on_device(*arguments: str, modes: tuple[str, ...] = MODES) -> Callable[[Call
 
 def load() -> Callable[..., None]:
     """What runs a test in the child."""
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    recorder = device.load().recorder
+    recorder = loader.load().recorder
 
     def run(test: Callable[..., None], mode: str, argument: str) -> None:
         recorder.flush()

@@ -19,9 +19,9 @@ def compiled(f: Callable[..., Any], **more: Any) -> Callable[..., Any]:
 
 def overloads(run: Callable[[], Any]) -> list[str]:
     """The overloads that are recorded meanwhile."""
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    recorder = device.load().recorder
+    recorder = loader.load().recorder
     names: list[str] = []
     record = recorder.record
 
@@ -39,7 +39,7 @@ def overloads(run: Callable[[], Any]) -> list[str]:
 
 def launches(run: Callable[[], Any]) -> int:
     """How many programs run meanwhile, those that wait before and after it left out."""
-    from habana_tf.torch import launch
+    from habana_tf.torch.record import launch
 
     torch.hpu.synchronize()
     count, original = 0, launch.Launch.run

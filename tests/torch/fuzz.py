@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch import own_ops
-from habana_tf.torch.kernel import Kernel
-from habana_tf.torch.meta import tensors
+from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.table import rows
+from habana_tf.torch.record.meta import tensors
+from habana_tf.torch.record.overload import Kernel
 from tests.torch.error_inputs import moved, raised
 
 CALLS = 24

@@ -83,9 +83,9 @@ def table(found: Mapping[str, Outcome], reached: int) -> str:
 
 def measure(ops: Sequence[str] = ()) -> tuple[dict[str, Outcome], set[str]]:
     """Runs all samples, or those of some ops. Returns what came of them by way, and the rows of their programs."""
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    recorder, found = device.load().recorder, {}
+    recorder, found = loader.load().recorder, {}
     for way, (dtype, lazy) in WAYS.items():
         recorder.flush()
         recorder.lazy = lazy

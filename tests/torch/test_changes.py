@@ -150,7 +150,7 @@ def test_all_are_made_and_given_back() -> None:
         import torch
         from habana_tf.host_changes import change
         from habana_tf.torch import changes
-        from habana_tf.torch.device import load
+        from habana_tf.torch.loader import load
 
         def values():
             found = {}

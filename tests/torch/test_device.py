@@ -15,9 +15,9 @@ if HAS_TORCH:
 
 
 def _recorder() -> Any:
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    return device.load().recorder
+    return loader.load().recorder
 
 
 @on_device()

@@ -92,9 +92,9 @@ def test_what_beta_0_ignores_in_compiled_graphs() -> None:
 
 @on_device(modes=("lazy",))
 def test_other_factors_are_numbers_at_run_time() -> None:
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    recorder = device.load().recorder
+    recorder = loader.load().recorder
     programs = recorder.programs
     for name, shapes in SUMS.items():
         x, a, b = (torch.ones(shape, device="hpu") for shape in shapes)

@@ -103,9 +103,9 @@ def test_a_setting_keeps_ops_on_the_cpu() -> None:
 
 @on_device()
 def test_numbers_that_begin_elsewhere_are_the_same_program() -> None:
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    recorder = device.load().recorder
+    recorder = loader.load().recorder
 
     def made(start: int) -> None:
         assert torch.equal(torch.arange(start, start + 4, device="hpu").cpu(), torch.arange(start, start + 4))

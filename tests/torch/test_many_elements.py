@@ -81,7 +81,7 @@ def test_places_of_extremes() -> None:
 
 @on_device()
 def test_a_long_tensor_is_filled_piece_by_piece_from_one_stretch_of_numbers() -> None:
-    from habana_tf.torch import composed
+    from habana_tf.torch.dispatch import composed
 
     def filled() -> list[torch.Tensor]:
         torch.manual_seed(3)

@@ -149,7 +149,7 @@ def test_sizes(name: str) -> None:
 @on_device(modes=("eager",))
 def test_layers_of_other_widths_have_recipes_of_their_own() -> None:
     """Parameters of other sizes are of other models, in which known sizes are faster."""
-    from habana_tf.torch.ranges import Structures
+    from habana_tf.torch.record.ranges import Structures
 
     kinds = []
     known = Structures.cluster

@@ -43,7 +43,7 @@ def _step(model: Any, updates: Any, batch: int) -> None:
 def _reset() -> None:
     from habana_tf.card.clock import report
     from habana_tf.resolver import placements, recompilations
-    from habana_tf.torch import launch
+    from habana_tf.torch.record import launch
 
     for part in (report, recompilations, placements):
         part.reset()

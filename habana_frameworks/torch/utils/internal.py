@@ -1,6 +1,6 @@
 """Habana's questions about its own mode, which some libraries ask."""
 
-from habana_tf.torch.device import load
+from habana_tf.torch.loader import load
 
 __all__ = ["is_lazy"]
 

@@ -12,6 +12,6 @@ def is_habana_available() -> bool:
 
 def load_habana_module() -> None:
     """Makes `torch.device("hpu")` work. Raises what `import habana_frameworks.torch` raises."""
-    from habana_tf.torch.device import load
+    from habana_tf.torch.loader import load
 
     load()

@@ -16,9 +16,9 @@ def _torch(kept: dict[str, Any]) -> dict[str, Any]:
 def _hpu(kept: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from habana_tf.torch import device
+    from habana_tf.torch import loader
 
-    device.load()
+    loader.load()
     where = str((torch.zeros(2, device="hpu") + 1).device)
     return {"device": where}
 

@@ -16,7 +16,7 @@ def reader(entry: Entry) -> Callable[[bytes], Cluster]:
     """What makes a cluster of an entry's section. Raises ImportError where that takes TensorFlow and it is missing; a
     cluster of PyTorch's takes nothing."""
     if entry.header.get("framework") == "PyTorch":
-        from habana_tf.torch.cluster import TorchCluster
+        from habana_tf.torch.record.program import TorchCluster
 
         return TorchCluster.read
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer

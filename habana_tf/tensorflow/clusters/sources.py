@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from habana_tf.resolver.keys import PACKAGE, digest_of
+from habana_tf.resolver.keys import PACKAGE, digest_of, imported_sources
 
+ROWS = PACKAGE / "tensorflow" / "lowering"
 _NO_LOWERINGS = ("cpu_kernels.py", "packaged_programs.py", "refusals.py")
 """What is in this package and makes no program of a cluster: a change there leaves every recipe as it is."""
 
@@ -18,12 +19,7 @@ def lowerings_version() -> str:
 
 
 def lowering_sources() -> list[Path]:
-    """The files that lower TensorFlow's ops, sorted."""
+    """The files that make a program of TensorFlow's ops: the op table, and all that it and clusters import; sorted."""
     here = Path(__file__).parent
-    found = {
-        *(PACKAGE / "tensorflow" / "lowering").rglob("*.py"),
-        *here.rglob("*.py"),
-        *(PACKAGE / "formulas").rglob("*.py"),
-        PACKAGE / "tensorflow" / "facts" / "opdefs.py",
-    }
-    return sorted(found - {here / name for name in _NO_LOWERINGS})
+    found = imported_sources([*ROWS.rglob("*.py"), here / "cluster.py"], ["formulas", "tensorflow"])
+    return [path for path in found if path not in {here / name for name in _NO_LOWERINGS}]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
-from habana_tf.torch import hpu
+from habana_tf.torch.device import hpu
 
 _NAMES = {
     "memory_allocated": "memory_allocated", "max_memory_allocated": "max_memory_allocated",

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
-from habana_tf.torch.kernel import overload_of
-from habana_tf.torch.strides import format_of
+from habana_tf.torch.memory.strides import format_of
+from habana_tf.torch.record.overload import overload_of
 
 
 def _traced(original: Any) -> bool:

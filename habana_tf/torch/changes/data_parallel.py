@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
-from habana_tf.torch import pinned
+from habana_tf.torch.device import pinned
 
 _LIBRARY: list[Any] = []
 

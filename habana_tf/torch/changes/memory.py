@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
-from habana_tf.torch import pinned
-from habana_tf.torch.generator import Generator
+from habana_tf.torch.device import pinned
+from habana_tf.torch.device.generator import Generator
 
 
 def _generator(original: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
-from habana_tf.torch import autocast
+from habana_tf.torch.device import autocast
 
 
 def _shown_from_cpu(original: Any) -> Any:

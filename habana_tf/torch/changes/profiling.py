@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
-from habana_tf.torch import profiler
+from habana_tf.torch.device import profiler
 
 PROFILER = Group(
     "profiler", "a profiler has no events of the device",

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
-from habana_tf.torch.api import attached
-from habana_tf.torch.recording import Recorder
+from habana_tf.torch.record import current
+from habana_tf.torch.record.recorder import Recorder
 
 _SIZE = "_habana_tf_size"
 _nbytes = torch.UntypedStorage.nbytes
@@ -31,7 +31,7 @@ def _resized(original: Any) -> Any:
         if size > _nbytes(self):
             raise RuntimeError("Trying to resize storage that is not resizable")
         if size == 0 and self.nbytes():
-            _free(attached.now()[1], self.data_ptr())
+            _free(current.now()[1], self.data_ptr())
         setattr(self, _SIZE, size)
         return self
 

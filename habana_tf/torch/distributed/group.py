@@ -24,11 +24,12 @@ import torch.distributed as dist
 
 from habana_tf._native import _bridge
 from habana_tf.hardware import exchange
-from habana_tf.torch import changes, fallback
+from habana_tf.torch import changes
 from habana_tf.torch.changes import data_parallel, storages
-from habana_tf.torch.device import load
+from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.distributed import batch_norm
 from habana_tf.torch.distributed.work import Several, Summing, Work
+from habana_tf.torch.loader import load
 
 NAME = "hccl"
 _CPU = torch.device("cpu")

@@ -10,9 +10,9 @@ import logging
 
 import torch
 
-from habana_tf.torch import autocast
-from habana_tf.torch.autocast import Policy, policies, read_list
-from habana_tf.torch.device import load
+from habana_tf.torch.device import autocast
+from habana_tf.torch.device.autocast import Policy, policies, read_list
+from habana_tf.torch.loader import load
 
 log = logging.getLogger("habana_tf")
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from habana_tf.torch.device import load
 from habana_tf.torch.hpex.one_program import ends_a_step
+from habana_tf.torch.loader import load
 
 
 class FusedClipNorm:

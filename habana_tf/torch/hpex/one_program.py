@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.device import load
+from habana_tf.torch.loader import load
 
 
 def ends_a_step(method: Callable[..., Any]) -> Callable[..., Any]:

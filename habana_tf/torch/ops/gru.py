@@ -1,5 +1,5 @@
 """GRU: the cell, which PyTorch has in one piece for devices that are no CPU, and all steps of a layer (see
-`habana_tf.torch.recurrent`)."""
+`habana_tf.torch.dispatch.recurrent`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gru_cell_backward(c: Call, grad_hy: Node, workspace: Node, has_bias: bool) -
 
 @overload("habana_tf::gru_layer", floats=True)
 def gru_layer(c: Call, gates: Node, weight: Node, bias: Node | None, hx: Node, reverse: bool) -> list[Node]:
-    """See `habana_tf.torch.recurrent`: h of all steps; reset, update and new gate, and what the new one has from h."""
+    """See `torch.dispatch.recurrent`: h of all steps; reset, update and new gate, and what the new one has from h."""
     trips, rows = steps_of(gates, reverse)
     b, wide = loop_body(c), gates.dtype.accumulator
     h, row = b.input(hx.shape, hx.dtype), b.input(gates.shape[1:], gates.dtype)

@@ -1,5 +1,5 @@
 """LSTM: the cell, which PyTorch has in one piece for devices that are no CPU, and all steps of a layer (see
-`habana_tf.torch.recurrent`)."""
+`habana_tf.torch.dispatch.recurrent`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
-from habana_tf.torch.layouts import SinkingBuilder
+from habana_tf.torch.memory.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call, overload
 
 _GATES = 4
@@ -90,7 +90,7 @@ def step_product(b: Builder, x: Node, weight: Node, spec: _Labels, dtype: DType)
 
 @overload("habana_tf::lstm_layer", floats=True)
 def lstm_layer(c: Call, gates: Node, weight: Node, hx: Node, cx: Node, reverse: bool) -> list[Node]:
-    """See `habana_tf.torch.recurrent`: h, c and the gates after their functions, of all steps."""
+    """See `habana_tf.torch.dispatch.recurrent`: h, c and the gates after their functions, of all steps."""
     trips, rows = steps_of(gates, reverse)
     b = loop_body(c)
     h, cell = b.input(hx.shape, hx.dtype), b.input(cx.shape, cx.dtype)

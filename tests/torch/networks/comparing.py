@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from habana_tf.resolver import placements
-from habana_tf.torch import device
+from habana_tf.torch import loader
 from tests.torch.networks import training
 from tests.torch.networks.training import Spread, Trained
 
@@ -88,7 +88,7 @@ def compare(
 ) -> list[Compared]:
     """Trains a network on HPU in one of `WAYS`, beside the CPU in fp32. mine, theirs: groups of several processes that
     train it on their cards, and on their CPUs."""
-    recorder = device.load().recorder
+    recorder = loader.load().recorder
     recorder.flush()
     recorder.lazy = way == "lazy"
     placements.reset()

@@ -1,1 +1,0 @@
-"""The parts of `torch.hpu`, one subject a file."""

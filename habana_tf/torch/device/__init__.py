@@ -1,0 +1,1 @@
+"""What programs ask of the device by name: `torch.hpu`, streams, graphs, random numbers, autocast, profiler."""

@@ -1,0 +1,22 @@
+"""Which generation of Gaudi the device is, as Habana's bridge counts them."""
+
+from __future__ import annotations
+
+import enum
+
+from habana_tf.torch.record import current
+
+__all__ = ["device_type", "synDeviceType"]
+
+
+class synDeviceType(enum.Enum):
+    """Generations. Values are the names that `get_device_name` gives."""
+
+    synDeviceGaudi = "GAUDI"
+    synDeviceGaudi2 = "GAUDI2"
+    synDeviceGaudi3 = "GAUDI3"
+
+
+def device_type() -> synDeviceType:
+    """That of this process's card; it is not claimed."""
+    return synDeviceType(current.now()[2].device_type)

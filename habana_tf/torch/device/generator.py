@@ -1,0 +1,60 @@
+"""`torch.Generator("hpu")`: a generator of PyTorch's CPU that says it is the device's.
+
+PyTorch's core makes a generator of the device only for a backend in C++. The device's random ops draw the key of their
+stream from whatever generator they are given (`random_state.take`), so one of the CPU serves, with its own seeds and
+states.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from habana_tf.torch.record import random_state
+
+_Base = torch._C.Generator
+
+
+class _Kind(type(_Base)):  # type: ignore[misc]
+    """Makes every generator an instance of `Generator`, PyTorch's own ones included."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _Base) if cls is Generator else type.__instancecheck__(cls, instance)
+
+
+class Generator(torch._C.Generator, metaclass=_Kind):
+    """As torch.Generator, which it stands for; device: the device hpu too."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        asked = torch.device(device)
+        if asked.type != "hpu":
+            return _Base(device=asked)
+        made = super().__new__(cls)
+        random_state.of_device.add(made._cdata)
+        weakref.finalize(made, random_state.of_device.discard, made._cdata)
+        return made
+
+    @property
+    def device(self) -> torch.device:
+        """hpu:0."""
+        return torch.device("hpu", 0)
+
+    def clone_state(self) -> Any:
+        """Another generator in the same state."""
+        made = Generator("hpu")
+        made.set_state(self.get_state())
+        return made
+
+    def __reduce__(self) -> Any:
+        return _restored, (self.get_state(),)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.clone_state()
+
+
+def _restored(state: torch.Tensor) -> Any:
+    made = Generator("hpu")
+    made.set_state(state)
+    return made

@@ -1,0 +1,200 @@
+"""HPU graphs: what lazy mode makes of a stretch of a program is kept, and run again on the same memory.
+
+Between `capture_begin` and `capture_end` ops are recorded and run as always; every program that they become is noted
+with the addresses that it reads and writes. `replay` runs these programs again, without recording an op:
+
+    x = torch.zeros(4).to("hpu")             x's memory is an input of the graph
+    with hpu.graph(g): y = model(x)          noted: program(x, weights) -> y
+    x.copy_(batch); g.replay()               y's memory has model(batch)
+
+All memory that the programs touch stays the graph's until it is reset or gone. What the host does in between cannot be
+repeated and so is refused: to read a tensor, to write one that was there before, random ops without a program.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from habana_tf.torch.device.streams import Stream, current_stream, set_stream
+from habana_tf.torch.memory.storage import Block, Memory
+from habana_tf.torch.record.current import now
+from habana_tf.torch.record.launch import Launch, Watched, aligned
+from habana_tf.torch.record.overload import Drawn
+from habana_tf.torch.record.recorder import Recorder
+
+__all__ = ["HPUGraph", "graph", "is_current_stream_capturing"]
+
+
+@dataclass
+class _Program:
+    """A program with the addresses and numbers of its run. parts: the inputs that are parts of a block."""
+
+    launch: Launch
+    inputs: list[int]
+    outputs: list[int]
+    parts: tuple[int, ...]
+    vectors: list[Any]
+    drawn: list[tuple[int, Drawn]]
+
+    def run(self) -> None:
+        for place, number in self.drawn:
+            self.vectors[1][place] = number.again()
+        self.launch.run(self.inputs, self.outputs, self.parts)
+
+
+@dataclass
+class _Constant:
+    """What the host wrote into memory that a program writes later."""
+
+    block: Block
+    saved: torch.Tensor
+
+    def run(self) -> None:
+        self.block.host().copy_(self.saved)
+
+
+class _Captured(Watched):
+    """What happens during a capture. steps: programs and constants in their order; held: by identity, the blocks that
+    stay the graph's."""
+
+    def __init__(self, memory: Memory, execute: bool) -> None:
+        super().__init__()
+        self.memory, self.execute = memory, execute
+        self.before = {id(block) for block in memory.blocks.values() if block.lent}
+        self.steps: list[_Program | _Constant] = []
+        self.held: dict[int, Block] = {}
+        self.constants: dict[int, Block] = {}
+
+    def ran(
+        self, launch: Launch, read: list[Block], offsets: dict[int, int], written: list[Block],
+        numbers: tuple[list[float], list[int]],
+    ) -> bool:  # fmt: skip
+        """Notes a program that is about to run; whether it is to."""
+        for block in written:
+            if self.constants.pop(id(block), None) is not None:
+                self.steps.append(_Constant(block, block.host().clone()))
+        vectors = []
+        for values, dtype in zip(numbers, (np.float32, np.int64), strict=True):
+            assert isinstance(values, list)
+            vectors.append(aligned(len(values), dtype))
+            vectors[-1][:] = values
+        inputs = [b.address + offsets.get(k, 0) for k, b in enumerate(read)] + [
+            v.ctypes.data for v in vectors if len(v)
+        ]
+        drawn, self.drawn = self.drawn, []
+        self.steps.append(_Program(launch, inputs, [b.address for b in written], tuple(offsets), vectors, drawn))
+        for block in (*read, *written):
+            if id(block) not in self.held:
+                self.held[id(block)] = block
+                self.memory.hold(block)
+        return self.execute
+
+    def touched(self, block: Block, write: bool) -> None:
+        """Refuses what the host does with a tensor's memory, but to fill new memory, which stays as it is."""
+        if not write or id(block) in self.before:
+            raise RuntimeError(
+                f"the host {'writes' if write else 'reads'} a tensor while an HPU graph is captured, which a replay "
+                "would not do again: do it before or after the capture (an op that runs on the CPU reads its arguments)"
+            )
+        self.constants[id(block)] = block
+
+    def random(self, overload: Any) -> None:
+        """Refuses a random op that is in no program."""
+        raise RuntimeError(
+            f"{overload} draws its numbers on the host, and an HPU graph would give the same ones at each replay"
+        )
+
+
+class HPUGraph:
+    """A stretch of a program in lazy mode, kept to be run again."""
+
+    def __init__(self) -> None:
+        self._captured: _Captured | None = None
+        self._steps: list[_Program | _Constant] | None = None
+        self._finalizer: Any = None
+
+    def capture_begin(self, dry_run: bool = False) -> None:
+        """Notes what follows. dry_run: without running it. Raises RuntimeError in eager mode and during a capture."""
+        memory, recorder, _ = now()
+        if not recorder.lazy:
+            raise RuntimeError("HPU graphs are for lazy mode: set PT_HPU_LAZY_MODE=1, or use torch.compile")
+        self.reset()
+        with recorder.lock:
+            recorder.flush()
+            recorder.collect()
+            captured = _Captured(memory, not dry_run)
+            recorder.watch(captured)
+            self._captured = captured
+
+    def capture_end(self) -> None:
+        """Ends what `capture_begin` began. Raises RuntimeError without it."""
+        _, recorder, _ = now()
+        captured = self._captured
+        if captured is None:
+            raise RuntimeError("capture_end() without capture_begin()")
+        try:
+            recorder.flush()
+            self._steps = captured.steps
+        finally:
+            self._leave(recorder, captured)
+
+    def _leave(self, recorder: Recorder, captured: _Captured) -> None:
+        recorder.watch(None)
+        self._captured = None
+        held = list(captured.held.values())
+        self._finalizer = weakref.finalize(self, captured.memory.unhold, held)
+        self._finalizer.atexit = False
+
+    def replay(self, asynchronous: bool = False) -> None:
+        """Runs it again, on the same memory. Raises RuntimeError where nothing was captured."""
+        memory, recorder, _ = now()
+        if self._steps is None:
+            raise RuntimeError("replay() without a capture: call capture_begin() and capture_end() first")
+        with recorder.lock:
+            recorder.flush()
+            for step in self._steps:
+                step.run()
+            memory.publish()
+
+    def reset(self) -> None:
+        """Forgets it, and gives its memory back."""
+        self._steps = None
+        if self._finalizer is not None:
+            self._finalizer()
+            self._finalizer = None
+
+    def abandon(self) -> None:
+        """Ends a capture that went wrong: nothing was captured."""
+        _, recorder, _ = now()
+        if self._captured is not None:
+            self._leave(recorder, self._captured)
+            self.reset()
+
+
+class graph:
+    """Captures what is within: `with hpu.graph(g): y = model(x)`. stream: is current meanwhile."""
+
+    def __init__(self, hpu_graph: HPUGraph, stream: Stream | None = None, dry_run: bool = False) -> None:
+        self.hpu_graph, self.stream, self.dry_run = hpu_graph, stream, dry_run
+
+    def __enter__(self) -> None:
+        self.before = current_stream()
+        self.hpu_graph.capture_begin(self.dry_run)
+        set_stream(self.stream)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        set_stream(self.before)
+        if kind is None:
+            self.hpu_graph.capture_end()
+        else:
+            self.hpu_graph.abandon()
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether a graph is captured now."""
+    return now()[1].watching

@@ -1,0 +1,173 @@
+"""The module `torch.hpu`: what PyTorch and programs ask of the device by name, as of `torch.cuda`."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from habana_tf.settings import HABANA_SIM_CARDS, TF_ENABLE_DYNAMIC_SHAPES
+from habana_tf.torch.device import graphed, memory, metrics, random, streams
+from habana_tf.torch.device.graphed import *  # noqa: F403
+from habana_tf.torch.device.graphed import __all__ as _graphed
+from habana_tf.torch.device.legacy_storages import *  # noqa: F403
+from habana_tf.torch.device.legacy_storages import __all__ as _storages
+from habana_tf.torch.device.memory import *  # noqa: F403
+from habana_tf.torch.device.memory import __all__ as _memory
+from habana_tf.torch.device.random import *  # noqa: F403
+from habana_tf.torch.device.random import __all__ as _random
+from habana_tf.torch.device.streams import *  # noqa: F403
+from habana_tf.torch.device.streams import __all__ as _streams
+from habana_tf.torch.record import current
+from habana_tf.torch.record.current import in_bad_fork as _is_in_bad_fork
+from habana_tf.torch.record.current import index
+
+__all__ = [
+    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "disable_dynamic_shape",
+    "enable_dynamic_shape", "get_amp_supported_dtype", "get_autocast_hpu_dtype", "get_device_capability",
+    "get_device_name", "get_device_properties", "graphed", "init", "is_autocast_hpu_enabled", "is_available",
+    "is_bf16_supported", "is_initialized", "memory", "metrics", "random", "set_autocast_hpu_dtype",
+    "set_autocast_hpu_enabled", "set_device", "streams", "synchronize", *_graphed, *_memory, *_random, *_storages,
+    *_streams,
+]  # fmt: skip
+
+_ = _is_in_bad_fork  # PyTorch asks for it by this name
+_initialized = True
+"""Has torch.utils.checkpoint keep the state of the device's random numbers: without it a dropout differs the second
+time."""
+
+
+def init() -> None:
+    """Nothing: the card is claimed by the first tensor."""
+    current.now()
+
+
+def __getattr__(name: str) -> Any:
+    """Refuses what is not here. PyTorch asks for `_lazy_init` where it has a device type of its own by this name, which
+    `torch.device("hpu")` is before the import."""
+    if name == "_lazy_init":
+        raise AttributeError(
+            'a torch.device("hpu") from before `import habana_frameworks.torch` is another device: make it after that, '
+            "or set PT_HPU_AUTOLOAD=1, so that `import torch` loads HPU"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def is_available() -> bool:
+    """Whether there is a card: with HABANA_SIM_CARDS=0 libraries that look for one take the CPU."""
+    return current.is_loaded() and HABANA_SIM_CARDS.get() > 0
+
+
+def is_initialized() -> bool:
+    """Whether the card is claimed, which the first tensor does."""
+    return current.is_loaded() and current.now()[0].used
+
+
+def device_count() -> int:
+    """1: a process has one card. 0 on a machine without any."""
+    return int(HABANA_SIM_CARDS.get() > 0)
+
+
+def current_device() -> int:
+    """0: a process has one card."""
+    return 0
+
+
+def set_device(device: Any) -> None:
+    """Takes the one device there is. Another number is that of a card of the machine, which this process then claims:
+    Habana's way to give processes cards of their own. Raises RuntimeError where it already has another."""
+    number = device if isinstance(device, int) else torch.device(device).index or 0
+    if number and not is_initialized():
+        os.environ["HLS_MODULE_ID"] = str(number)
+    index(number)
+
+
+class device:
+    """Chooses the one device there is for a while. Raises RuntimeError for another."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = index(None if isinstance(device, int) and device < 0 else device)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+class device_of(device):
+    """Chooses the device of a tensor for a while."""
+
+    def __init__(self, obj: torch.Tensor) -> None:
+        super().__init__(obj.device if obj.device.type == "hpu" else None)
+
+
+def get_device_name(device: Any = None) -> str:
+    """The chip, as Habana's software calls it."""
+    index(device)
+    return current.now()[2].device_type
+
+
+def get_device_capability(device: Any = None) -> str:
+    """The chip's name: Gaudi has no numbers of capabilities."""
+    return get_device_name(device)
+
+
+def get_device_properties(device: Any = None) -> SimpleNamespace:
+    """name; total_memory, bytes of HBM; multi_processor_count, its TPCs."""
+    index(device)
+    memory, _, chip = current.now()
+    return SimpleNamespace(name=chip.device_type, total_memory=memory.capacity, multi_processor_count=chip.tpc_engines)
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """False: a process has one card."""
+    return False
+
+
+def synchronize(device: Any = None) -> None:
+    """Runs what was recorded. Nothing else is ever under way."""
+    index(device)
+    current.now()[1].flush()
+
+
+def enable_dynamic_shape() -> None:
+    """Has sizes that change compiled as ranges, which is how it is unless TF_ENABLE_DYNAMIC_SHAPES says otherwise."""
+    os.environ[TF_ENABLE_DYNAMIC_SHAPES.name] = "1"
+
+
+def disable_dynamic_shape() -> None:
+    """Has each size compiled by itself."""
+    os.environ[TF_ENABLE_DYNAMIC_SHAPES.name] = "0"
+
+
+def is_bf16_supported() -> bool:
+    """True."""
+    return True
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Types that autocast may choose."""
+    return [torch.bfloat16]
+
+
+def set_autocast_hpu_enabled(enabled: bool) -> None:
+    """Turns autocast on or off in this thread."""
+    torch.set_autocast_enabled("hpu", enabled)
+
+
+def is_autocast_hpu_enabled() -> bool:
+    """Whether autocast is on in this thread."""
+    return torch.is_autocast_enabled("hpu")
+
+
+def set_autocast_hpu_dtype(dtype: torch.dtype) -> None:
+    """Sets the type that autocast casts to."""
+    torch.set_autocast_dtype("hpu", dtype)
+
+
+def get_autocast_hpu_dtype() -> torch.dtype:
+    """The type that autocast casts to."""
+    return torch.get_autocast_dtype("hpu")

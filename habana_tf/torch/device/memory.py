@@ -1,0 +1,81 @@
+"""`torch.hpu.memory`: how much of the card's HBM is taken. Numbers are bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from habana_tf.torch.record.current import index, now
+
+__all__ = [
+    "empty_cache", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
+    "memory_stats", "memory_summary", "reset_accumulated_memory_stats", "reset_peak_memory_stats",
+]  # fmt: skip
+
+
+def memory_allocated(device: Any = None) -> int:
+    """What tensors have."""
+    index(device)
+    return now()[0].statistics.allocated
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most that tensors had."""
+    index(device)
+    return now()[0].statistics.peak
+
+
+def memory_reserved(device: Any = None) -> int:
+    """What this process has, freed memory that is kept included."""
+    index(device)
+    return now()[0].statistics.reserved
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most that this process had."""
+    index(device)
+    return now()[0].statistics.reserved_peak
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Counts the most from now on."""
+    index(device)
+    statistics = now()[0].statistics
+    statistics.peak, statistics.reserved_peak = statistics.allocated, statistics.reserved
+
+
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Counts from now on how often memory ran out."""
+    index(device)
+    statistics = now()[0].statistics
+    statistics.retries = statistics.failures = 0
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """What is free, and what the card has."""
+    index(device)
+    memory = now()[0]
+    return memory.capacity - memory.statistics.reserved, memory.capacity
+
+
+def empty_cache() -> None:
+    """Gives freed memory back."""
+    now()[0].empty_cache()
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """The numbers above under Habana's names, and how often memory ran out: NumRetries, after which freed memory
+    sufficed, and NumFailures."""
+    index(device)
+    memory = now()[0]
+    s = memory.statistics
+    return OrderedDict(
+        Limit=memory.capacity, InUse=s.allocated, MaxInUse=s.peak, Reserved=s.reserved, MaxReserved=s.reserved_peak,
+        NumRetries=s.retries, NumFailures=s.failures,
+    )  # fmt: skip
+
+
+def memory_summary(device: Any = None) -> str:
+    """The numbers for people."""
+    rows = [f"{name:>12} {number:>16,}" for name, number in memory_stats(device).items()]
+    return "\n".join([f"Memory of {now()[2].device_type}, bytes", *rows])

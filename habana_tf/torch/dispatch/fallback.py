@@ -1,0 +1,219 @@
+"""Runs an op that no program has on PyTorch's CPU kernels, on the same memory.
+
+A tensor of the device and its counterpart of the CPU share their bytes, so nothing is copied but results, which go to
+new blocks. Each op is told of once, with the reason, and counted for the placement report.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from habana_tf.hardware import device_state
+from habana_tf.reports.layer_names import layer
+from habana_tf.resolver import placements
+from habana_tf.torch.memory.strides import order_of_strides
+from habana_tf.torch.record import number_forms, random_state, scopes, telemetry
+from habana_tf.torch.record.recorder import Recorder
+
+log = logging.getLogger("habana_tf")
+
+NO_ROW = "it has no row in the table of overloads"
+SETTING = "PT_HPU_PLACE_ON_CPU keeps it there"
+
+
+_ALONE = 1 << 20
+"""Bytes up to which one thread copies: to wake others takes longer."""
+
+
+def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
+    """The results of an overload on the CPU, as tensors of the device."""
+    if recorder.unrun is not None:
+        return recorder.unrun.left_to_cpu(overload, args, kwargs)
+    overload = number_forms.taking_numbers(overload, args, kwargs)
+    schema = _schema(overload)
+    if placements.note_cpu_op(schema.name, device_state.PYTORCH, why, _layer):
+        log.warning("%s runs on the CPU: %s", schema.name, why)
+    drawn = schema.random
+    if drawn:
+        for a in (*args, *kwargs.values()):
+            if isinstance(a, torch.Generator):
+                random_state.check(a)
+                drawn = False
+    if drawn and recorder.noting is not None:
+        recorder.noting.random(overload)
+    with recorder.lock, telemetry.on_cpu(schema.name):
+        if not drawn:
+            return _Host(recorder, overload, schema).call(args, kwargs)
+        with random_state.on_cpu():
+            return _Host(recorder, overload, schema).call(args, kwargs)
+
+
+def _layer() -> str:
+    return layer(scopes.now())
+
+
+class _Argument(NamedTuple):
+    """name, whether it is a tensor for which no number will do; whether a call writes it, and may give it another
+    size."""
+
+    name: str
+    tensor: bool
+    written: bool
+    out: bool
+
+
+class _Schema(NamedTuple):
+    """What a call asks of an overload. random: whether it draws random numbers. writes: whether it writes into what it
+    is given."""
+
+    name: str
+    random: bool
+    writes: bool
+    arguments: tuple[_Argument, ...]
+    by_name: dict[str, _Argument]
+
+
+@functools.cache
+def _schema(overload: Any) -> _Schema:
+    """Asked of PyTorch once: each look at an overload's arguments makes them anew."""
+    arguments = []
+    for a in overload._schema.arguments:
+        written = a.alias_info is not None and a.alias_info.is_write
+        tensor = str(a.type) in ("Tensor", "Optional[Tensor]") and not number_forms.allowed(overload)
+        arguments.append(_Argument(a.name, tensor, written, written and a.is_out))
+    random = torch.Tag.nondeterministic_seeded in overload.tags
+    writes = any(a.written for a in arguments)
+    return _Schema(str(overload), random, writes, tuple(arguments), {a.name: a for a in arguments})
+
+
+class _Host:
+    """One call. twins: by the identity of a counterpart on the CPU the tensor of the device. whole: where something is
+    written, blocks of memory as tensors of the CPU, of which all counterparts are views."""
+
+    def __init__(self, recorder: Recorder, overload: Any, schema: _Schema) -> None:
+        self.recorder, self.overload, self.schema = recorder, overload, schema
+        self.twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.tensors: list[torch.Tensor] = []
+        self.whole: dict[int, torch.Tensor] | None = None
+        self.outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        arguments, by_name = self.schema.arguments, self.schema.by_name
+        self.tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
+        if self.schema.writes and len(self.tensors) > 1:
+            self.whole = {}
+        given = [self._to_host(value, a) for a, value in zip(arguments, args, strict=False)]
+        named = {name: self._to_host(value, by_name.get(name)) for name, value in kwargs.items()}
+        made = self.overload(*given, **named)
+        for device, host in self.outputs:
+            self._resized(device, host)
+        return self._to_device(made)
+
+    def _to_host(self, value: Any, argument: _Argument | None) -> Any:
+        if isinstance(value, torch.Tensor) and value.device.type == "hpu":
+            return self._twin(value, argument is not None and argument.written, argument is not None and argument.out)
+        if isinstance(value, (list, tuple)):
+            return [self._to_host(x, argument) for x in value]
+        if isinstance(value, (bool, int, float, complex)) and argument is not None and argument.tensor:
+            return torch.scalar_tensor(value, dtype=self._kind(value), device="cpu")
+        if isinstance(value, torch.device) and value.type == "hpu":
+            return torch.device("cpu")
+        return value
+
+    def _kind(self, value: Any) -> torch.dtype:
+        """The type of a tensor for a number that PyTorch hands over as it is: none that changes the result's."""
+        plain = torch.result_type(value, value)
+        alike = [t for t in self.tensors if _rank(t.dtype) >= _rank(plain)]
+        if alike and not any(t.dim() for t in alike):
+            return alike[0].dtype
+        wide = plain.is_floating_point and any(t.dtype is torch.float64 for t in self.tensors)
+        return torch.float64 if wide else plain
+
+    def _twin(self, t: torch.Tensor, written: bool, out: bool) -> torch.Tensor:
+        """The counterpart of a tensor. Of an `out` that may be resized one that can be."""
+        twin = host_view(self.recorder, t, written, self.whole)
+        if out:
+            twin = torch.empty_like(twin).copy_(twin)
+            self.outputs.append((t, twin))
+        self.twins[id(twin)] = t, twin
+        return twin
+
+    def _resized(self, device: torch.Tensor, host: torch.Tensor) -> None:
+        """Gives an `out` what the CPU's kernel made of it, in the memory that it views where that is large enough."""
+        if device.shape != host.shape:
+            device.resize_(host.shape)
+            if device.stride() != host.stride():
+                ends = [(n - 1) * stride for n, stride in zip(host.shape, host.stride(), strict=True)]
+                device.resize_((1 + sum(ends) if host.numel() else 0,))  # may be more than elements: rows with gaps
+                device.as_strided_(host.shape, host.stride())
+        host_view(self.recorder, device, True).copy_(host)
+
+    def _to_device(self, made: Any) -> Any:
+        if isinstance(made, torch.Tensor):
+            twin = self.twins.get(id(made))
+            if twin is not None:
+                return twin[0]
+            if made.layout is not torch.strided or made.is_quantized:
+                kind = "quantized" if made.is_quantized else str(made.layout).removeprefix("torch.")
+                raise NotImplementedError(
+                    f"HPU has no {kind} tensors, which {self.schema.name} makes: call it on a tensor of the CPU"
+                )
+            return to_device(self.recorder, made)
+        if isinstance(made, (list, tuple)):
+            return type(made)(self._to_device(x) for x in made)
+        return made
+
+
+def _rank(dtype: torch.dtype) -> int:
+    """Of kinds of numbers, of which the highest is a result's."""
+    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
+
+
+def host_view(
+    recorder: Recorder, t: torch.Tensor, write: bool, whole: dict[int, torch.Tensor] | None = None
+) -> torch.Tensor:
+    """A tensor of the CPU on the memory of one of the device, with the values that this has now. whole: storages of the
+    CPU by the address of their block, which tensors that share memory share: so PyTorch sees where they overlap."""
+    block = recorder.settle(t, write)
+    if not t.numel():
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
+    first = t.data_ptr() - block.address
+    if whole is None or first % t.element_size():
+        made = block.viewed(t)
+    else:
+        if block.address not in whole:
+            whole[block.address] = block.host()
+        storage = whole[block.address].untyped_storage()
+        made = torch.empty(0, dtype=t.dtype, device="cpu").set_(storage, first // t.element_size(), t.shape, t.stride())
+    if t.is_conj():
+        made = made.conj()
+    return torch._neg_view(made) if t.is_neg() else made
+
+
+def to_device(recorder: Recorder, t: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor of the CPU on the device, with its strides where these are dense."""
+    shape, strides = tuple(t.size()), t.stride()  # not its attribute: see `copy`
+    if order_of_strides(shape, strides) is None:
+        strides = torch.empty_like(t).stride()
+    made, _ = recorder.tensor(shape, strides, t.dtype)
+    copy(t, host_view(recorder, made, True))
+    return made
+
+
+def copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copies elements between tensors of the CPU. Few that lie alike are one piece for one thread: to wake the others
+    takes longer than the copy, many times longer where another program has their cores."""
+    shape = tuple(source.size())  # its attribute is not for a parameter of a lazy module
+    alike = source.dtype is target.dtype and shape == target.size() and source.stride() == target.stride()
+    turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg() or source._is_zerotensor()
+    size = source.nbytes
+    if size <= _ALONE and alike and not turned and order_of_strides(shape, source.stride()) is not None:
+        ctypes.memmove(target.data_ptr(), source.data_ptr(), size)
+    else:
+        target.copy_(source)

@@ -1,0 +1,106 @@
+"""Ops on lists of tensors (`torch._foreach_*`), of which steps of optimizers are made.
+
+PyTorch has each for every device as ops on the elements. The first time in some place of a program these are recorded
+one by one; what they added is bound to the lists (see `bound`), and from then on the op is recorded in one go:
+
+    _foreach_mul_([p, q], 0.9)    the first time: mul_(p, 0.9), mul_(q, 0.9)    then: the same two steps, at once
+
+Its numbers, which change from step to step, are one for each element, and are put in the place of the first ones.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.torch.ops.table import rows
+from habana_tf.torch.record.recorder import Recorder
+from habana_tf.torch.record.stretches import Bound
+
+_MOST_LAYOUTS = 4
+"""Ways in which the same lists lie in memory that are bound in one place of a program."""
+
+
+def overloads() -> list[Any]:
+    """Those that PyTorch has for every device as ops on elements."""
+    found = []
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        packet, _, kind = name.removeprefix("aten::").partition(".")
+        of_lists = packet.startswith("_foreach_") and not kind.endswith("out")
+        if of_lists and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
+            found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
+    return found
+
+
+class OnLists:
+    """The kernel of one overload. recorder: gives the one that records now."""
+
+    def __init__(self, overload: Any, recorder: Callable[[], Recorder]) -> None:
+        self._recorder = recorder
+        self._each = functools.partial(overload._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
+        self._gives = bool(overload._schema.returns)
+        packet = overload.name().removeprefix("aten::_foreach_").partition(".")[0].rstrip("_")
+        named = [row for name, row in rows().items() if name.partition(".")[0].rstrip("_") == packet]
+        self._by_number = any(row.literal is not None for row in named)
+        """Whether some number is computed otherwise than others, so that what is bound holds for its own numbers."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = self._recorder()
+        with recorder.lock, recorder.together():
+            if recorder.watching or recorder.unrun is not None or self._by_number:
+                return self._each(*args, **kwargs)
+            recorder.begin()
+            count = len(args[0]) if isinstance(args[0], (list, tuple)) else 0
+            numbers: tuple[list[float], list[int]] = ([], [])
+            key: list[Any] = [self, *kwargs]
+            tensors = list(_flat((*args, *kwargs.values()), count, key, numbers))
+            layouts = recorder.place.lists.setdefault(tuple(key), [])
+            for bound in layouts:
+                blocks = bound.blocks(tensors, recorder.inputs)
+                if blocks is not None:
+                    made = recorder.repeat(bound, tensors, blocks, numbers)
+                    break
+            else:
+                made = self._recorded(
+                    recorder, layouts, functools.partial(self._each, *args, **kwargs), tensors, numbers
+                )
+            recorder.end(count)
+            return made if self._gives else None
+
+    def _recorded(
+        self, recorder: Recorder, layouts: list[Bound], call: Callable[[], Any], tensors: Sequence[torch.Tensor],
+        numbers: tuple[list[float], list[int]],
+    ) -> Any:  # fmt: skip
+        if len(layouts) >= _MOST_LAYOUTS:
+            return call()
+        made, bound = recorder.stretch(call, tensors)
+        if bound is not None and (bound.floats, bound.integers) == numbers:
+            layouts.append(bound)
+        return made
+
+
+def _flat(
+    args: Sequence[Any], count: int, key: list[Any], numbers: tuple[list[float], list[int]]
+) -> Iterator[torch.Tensor]:
+    """The tensors of a call. key: gets what else its meaning depends on; numbers: the floats and the integers that it
+    reads at run time, of which one by itself is for each of `count` elements."""
+    for a in args:
+        if isinstance(a, torch.Tensor):
+            key.append(None)
+            yield a
+        elif isinstance(a, (list, tuple)):
+            key.append(len(a))
+            for x in a:
+                if isinstance(x, torch.Tensor):
+                    yield x
+                else:
+                    key.append(type(x))
+                    numbers[type(x) is not float].append(x)
+        elif type(a) in (int, float):
+            key.append(type(a))
+            numbers[type(a) is not float].extend([a] * count)
+        else:
+            key.append((type(a), a))

@@ -1,0 +1,68 @@
+"""Fused optimizers (`Adam(fused=True)`): a step on all weights is one op of one program.
+
+PyTorch's overloads hand over the coefficients; what a program reads of them are logarithms and parts, computed here in
+float64: 1 - beta^step would lose three digits in float32. A step whose gradients have a scale is PyTorch's on the CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.torch.dispatch import fallback
+from habana_tf.torch.ops.own_ops import NAMESPACE
+from habana_tf.torch.record.overload import Kernel, NotRecorded
+from habana_tf.torch.record.recorder import Recorder
+
+_SCALED = "a program has no scale of gradients"
+
+
+class Fused:
+    """own: the rows of our own ops, by name."""
+
+    def __init__(self, recorder: Recorder, own: dict[str, Kernel]) -> None:
+        self.recorder, self.own = recorder, own
+
+    def kernels(self) -> dict[str, Callable[..., Any]]:
+        """By overload."""
+        made: dict[str, Callable[..., Any]] = {}
+        for packet in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_"):
+            numbers = _sgd if packet == "_fused_sgd_" else functools.partial(_adam, packet == "_fused_adamw_")
+            for kind in ("default", "tensor_lr"):
+                overload = getattr(getattr(torch.ops.aten, packet), kind)
+                name = packet if kind == "default" else f"{packet}.{kind}"
+                made[name] = functools.partial(self._step, overload, numbers)
+        return made
+
+    def _step(self, overload: Any, numbers: Callable[..., Any], *lists: Any, **given: Any) -> None:
+        """A step. numbers: gives the name and the numbers of our own op from PyTorch's arguments."""
+        why = _SCALED
+        if given.get("grad_scale") is None and given.get("found_inf") is None:
+            name, rest = numbers(**given)
+            try:
+                with self.recorder.lock, self.recorder.together():
+                    self.recorder.record(self.own[f"{NAMESPACE}{name}"], (*lists, *rest), {})
+                return
+            except NotRecorded as refused:
+                why = str(refused)
+        fallback.run(self.recorder, overload, lists, given, why)
+
+
+def _adam(
+    decoupled: bool, *, lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float, maximize: bool, **_: Any
+) -> tuple[str, Sequence[Any]]:
+    decay = float(weight_decay) if weight_decay else None
+    parts = [n for beta in (beta1, beta2) for n in (1.0 - beta, math.log(beta) if beta else -math.inf)]
+    return "fused_adam_", (lr, *parts, decay, float(eps), maximize, decoupled)
+
+
+def _sgd(
+    *, lr: Any, momentum: float, dampening: float, weight_decay: float, nesterov: bool, maximize: bool,
+    is_first_step: bool, **_: Any,
+) -> tuple[str, Sequence[Any]]:  # fmt: skip
+    decay = float(weight_decay) if weight_decay else None
+    return "fused_sgd_", (lr, float(momentum), 1.0 - dampening, decay, nesterov, maximize, is_first_step)

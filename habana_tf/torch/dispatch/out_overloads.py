@@ -1,0 +1,77 @@
+"""`out=`: an overload that writes its results into given tensors, as the one without `out` and a copy.
+
+That other overload has a row, and both steps are of one program, which writes the results where they belong. What is
+not just that (a result that has to be cast, a tensor with elements that gets another size) is left to PyTorch's kernels
+of the CPU, with their warnings and errors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.torch.ops.table import rows
+from habana_tf.torch.record import cpu_check, meta, number_forms
+
+
+@functools.cache
+def without_out(overload: Any) -> Any:
+    """The overload of the table that makes new tensors of the same arguments; None where there is none."""
+    schema = overload._schema
+    if not any(a.is_out for a in schema.arguments):
+        return None
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+    space, packet = schema.name.split("::")
+    other = getattr(getattr(torch.ops, space), packet)
+    for kind in other.overloads():
+        found = getattr(other, kind)
+        name = packet if kind == "default" else f"{packet}.{kind}"
+        same = [(a.name, str(a.type)) for a in found._schema.arguments] == wanted and not found._schema.is_mutable
+        if same and space == "aten" and name in rows():
+            return found
+    return None
+
+
+def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The results of such an overload, which are its `out` tensors; None where it is none that is computed so."""
+    names = written(overload)
+    given = [kwargs[name] for name in names if name in kwargs]
+    tensors = list(meta.tensors(given))
+    if tensors and _overlap(tensors, meta.tensors([args, *(v for name, v in kwargs.items() if name not in names)])):
+        cpu_check.check(overload, args, kwargs)
+    for t in tensors:
+        if t.device.type != "hpu":
+            raise RuntimeError(f"Expected out tensor to have device hpu:0, but got {t.device} instead")
+    other = without_out(overload)
+    if other is None:
+        return None
+    named = {name: value for name, value in kwargs.items() if name not in names}
+    made = number_forms.taking_numbers(other, args, named)(*args, **named)
+    results = list(made) if isinstance(made, (list, tuple)) else [made]
+    if len(results) != len(tensors) or not all(map(_takes, tensors, results)):
+        return None
+    for t, result in zip(tensors, results, strict=True):
+        if t.shape != result.shape:
+            t.resize_(result.shape)
+        t.copy_(result)
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+@functools.cache
+def written(overload: Any) -> tuple[str, ...]:
+    """The arguments that an overload writes its results into."""
+    return tuple(a.name for a in overload._schema.arguments if a.is_out)
+
+
+def _overlap(written: Sequence[torch.Tensor], read: Iterable[torch.Tensor]) -> bool:
+    """Whether tensors may share elements with others, or have some twice."""
+    storages = [t.untyped_storage().data_ptr() if t.numel() else id(t) for t in (*written, *read)]
+    twice = any(s == 0 and n > 1 for t in written for n, s in zip(t.shape, t.stride(), strict=True))
+    return twice or len(set(storages)) < len(storages)
+
+
+def _takes(out: torch.Tensor, result: torch.Tensor) -> bool:
+    return out.dtype is result.dtype and (out.shape == result.shape or not out.numel())

@@ -1,0 +1,1 @@
+"""A step of a module that is recorded and never run."""

@@ -1,0 +1,197 @@
+"""Records what a program would do on the card, and runs nothing: for predictions.
+
+Within `recorded` the device's kernels record into a recorder of its own, whose tensors have addresses and no memory:
+nothing writes them. So a program takes the same way as when it runs, through the same dispatcher and the same rows;
+what would be launched is kept as recordings, what would be copied or left to the CPU is noted.
+
+A value that the host asks for is not there: `ValueNeeded`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from habana_tf._native import _bridge
+from habana_tf.cluster.cluster import Ref
+from habana_tf.torch.loader import Device
+from habana_tf.torch.memory.storage import Block, Memory
+from habana_tf.torch.record import random_state, scopes
+from habana_tf.torch.record.meta import to_meta
+from habana_tf.torch.record.program import Recording
+from habana_tf.torch.record.recorder import Recorder
+
+_NO_END = 1 << 62
+_kept: list[Memory] = []
+"""Of earlier recordings, memory that a tensor may still have: its addresses must not be given to others."""
+
+
+class ValueNeeded(RuntimeError):
+    """A program that is only recorded asks for a value of the card; the message says where."""
+
+
+@dataclass(frozen=True)
+class Unrun:
+    """A program that would be launched. places: what each input is, as `Unrunner.call` was told; empty for a tensor
+    that another program or the host has made. gradients: contents that are gradients of weights."""
+
+    recording: Recording
+    places: tuple[str, ...]
+    gradients: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What the host would do between launches. op: an op on the CPU, empty for a copy. to_host, to_card: bytes that
+    would be copied."""
+
+    op: str
+    name: str
+    to_host: int
+    to_card: int
+
+
+class _Memory(Memory):
+    """Addresses. strangers: of tensors of the real memory that died meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(_NO_END)
+        self.strangers: list[int] = []
+
+    def collect(self) -> None:
+        dead = _bridge.dead_tensors()
+        self.strangers += [address for address in dead if address not in self.blocks]
+        self.died([address for address in dead if address in self.blocks])
+
+    def count(self, block: Block) -> None:
+        pass
+
+
+class Unrunner(Recorder):
+    """See the module. programs_made: what would be launched, in order; host: what the host would do."""
+
+    def __init__(self) -> None:
+        super().__init__(_Memory(), True)
+        self.unrun = self
+        self.programs_made: list[Unrun] = []
+        self.host: list[OnHost] = []
+        self._called: dict[int, str] = {}
+        self._gradients: list[Ref] = []
+
+    def call(self, t: torch.Tensor, name: str) -> None:
+        """Says what a tensor is."""
+        self._called[t.untyped_storage().data_ptr()] = name
+
+    def note_gradients(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Says which tensors are gradients of weights."""
+        values = (self.memory.of(t).value for t in tensors)
+        self._gradients += [value for value in values if value is not None]
+
+    def forget(self) -> None:
+        """Drops what was recorded so far."""
+        self.flush()
+        self.programs_made.clear()
+        self.host.clear()
+
+    def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
+        wanted = tuple((value, b.place if b.reader == self.memory.reading else -1) for value, b in found)
+        places = tuple(self._called.get(b.address, "") for b in self.inputs.blocks)
+        self.programs_made.append(Unrun(self._step.recording(wanted), places, tuple(self._gradients)))
+        self._gradients.clear()
+
+    def settle(self, t: torch.Tensor, write: bool) -> Block:
+        where = scopes.now()
+        raise ValueNeeded(
+            "the step needs a value of the card while it runs" + (f", in {where}" if where else "")
+            + ": predict a step without .item(), .cpu(), printing, or a branch on what was computed"
+        )  # fmt: skip
+
+    def copied(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """A copy between host and card."""
+        if source.device.type == "hpu":
+            self.settle(source, False)
+        self._written(target)
+        self.host.append(OnHost("", f"a tensor of the host, {list(source.shape)}", 0, target.nbytes))
+
+    def _written(self, t: torch.Tensor) -> None:
+        """The host writes a tensor, which ends a program that has to do with it."""
+        block = self.memory.of(t)
+        if block.value is not None or block.reader == self.memory.reading:
+            self.flush()
+
+    def left_to_cpu(self, overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """An op that would run on the CPU: its results by its meta kernel."""
+        given = [t for t in _tensors([args, kwargs]) if t.device.type == "hpu"]
+        if any(self.memory.of(t).value is not None for t in given):
+            self.flush()
+        try:
+            made = overload(*to_meta(_off_card(args)), **to_meta(_off_card(kwargs)))
+        except (NotImplementedError, RuntimeError) as why:
+            raise ValueNeeded(
+                f"{overload} would run on the CPU, and the size of its result is not known: {why}"
+            ) from why
+        written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        names = [a.name for a in overload._schema.arguments]
+        targets = [kwargs.get(name, args[names.index(name)] if names.index(name) < len(args) else None)
+                   for name in written]  # fmt: skip
+        results = [t for t in targets if isinstance(t, torch.Tensor)] or None
+        fresh = _on_card(made) if results is None else results[0] if len(results) == 1 else tuple(results)
+        name = f"{scope}/{overload}" if (scope := scopes.now()) else str(overload)
+        self.host.append(OnHost(str(overload), name, _bytes(given), _bytes(_tensors(fresh))))
+        return fresh
+
+
+def _off_card(value: Any) -> Any:
+    """Arguments with PyTorch's device `meta` in the place of the card, where a call says on which it makes tensors."""
+    if isinstance(value, torch.device):
+        return torch.device("meta") if value.type == "hpu" else value
+    if isinstance(value, dict):
+        return {name: _off_card(x) for name, x in value.items()}
+    return [_off_card(x) for x in value] if isinstance(value, (list, tuple)) else value
+
+
+def _on_card(made: Any) -> Any:
+    if isinstance(made, torch.Tensor):
+        return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device="hpu")
+    return type(made)(map(_on_card, made)) if isinstance(made, (list, tuple)) else made
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for x in value for t in _tensors(x)] if isinstance(value, (list, tuple)) else []
+
+
+def _bytes(tensors: Sequence[torch.Tensor]) -> int:
+    return sum(t.nbytes for t in tensors)
+
+
+@contextmanager
+def recorded(device: Device) -> Iterator[Unrunner]:
+    """Within it, ops on tensors of the device are recorded and not run. Tensors that were made before cannot be used.
+    No other thread may use the device meanwhile."""
+    real, unrunner, random = device.recorder, Unrunner(), random_state.default.get_state()
+    with real.lock:
+        real.flush()
+        device.recorder = unrunner
+        device.kernels.record_into(unrunner)
+        try:
+            yield unrunner
+        finally:
+            device.recorder = real
+            device.kernels.record_into(real)
+            random_state.default.set_state(random)
+            gc.collect()
+            memory = unrunner.memory
+            assert isinstance(memory, _Memory)
+            memory.collect()
+            real.memory.died(memory.strangers)
+            if any(block.lent for block in memory.blocks.values()):
+                _kept.append(memory)

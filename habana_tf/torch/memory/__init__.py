@@ -1,0 +1,1 @@
+"""Storages of the card: blocks of simulated HBM, element types, strides, views as primitives."""

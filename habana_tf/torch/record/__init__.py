@@ -1,0 +1,1 @@
+"""Ops recorded into a tree, and flushed into programs."""

@@ -1,0 +1,167 @@
+"""Calls of overloads as entries: the edges of the tree of recordings (see `recording`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.torch.memory.storage import Block, Memory
+from habana_tf.torch.record.host_operands import HostOperand
+from habana_tf.torch.record.inputs import Inputs
+from habana_tf.torch.record.launch import Watched
+from habana_tf.torch.record.overload import WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, Unsettled
+
+
+class Entries:
+    """Makes entries of calls, and notes what they read. inputs: what the program reads so far; draws: how many numbers
+    were drawn for it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.inputs = Inputs(memory)
+        self.draws = 0
+        self._blocks = memory.blocks
+        self._numbers: tuple[list[float], list[int]] = ([], [])
+        self._watched: Watched | None = None
+        self._targets: set[Block] = set()
+        self._overlaps = False
+        self._strides: list[tuple[int, ...]] = []
+        """Of operands with axes of one element: results follow them, and the rest of an entry leaves them out."""
+
+    def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """All that a call's meaning depends on."""
+        default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
+        slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
+        runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
+        literal, self._overlaps, self._strides = kernel.row.literal, False, []
+        if self._targets:
+            self._targets = set()
+        for k, a in enumerate(args):
+            if isinstance(a, tensor):
+                slots.append(operand(a, k in targets) if k or not kernel.row.drops else self._overwritten(a))
+            elif (
+                k in runtime and isinstance(a, (int, float)) and not (literal and literal(a)) and _fits(a, kernel, args)
+            ):
+                slots.append(self._scalar(a))
+            else:
+                slots.append(self.other(a, k in targets))
+        for name, a in kwargs.items():
+            slots.append(name)
+            number = name in kernel.row.runtime and isinstance(a, (int, float))
+            if number and not (literal and literal(a)) and _fits(a, kernel, args):
+                slots.append(self._scalar(a))
+            else:
+                slots.append(operand(a, name in targets) if isinstance(a, tensor) else self.other(a, name in targets))
+        if self._overlaps and kernel.row.drops and slots[1][0] == WHOLE:  # the places of both decide if it is right
+            slots[1] = operand(args[0], True)
+        if self._strides:
+            slots[0] = (slots[0], *self._strides)
+        return tuple(slots)
+
+    def other(self, a: Any, written: bool = False) -> Any:
+        """An argument that is no tensor, as it stands in an entry. False is not 0 there, 0.0 not -0.0, NaN is NaN."""
+        if isinstance(a, (list, tuple)):
+            return tuple(self._operand(x, written) if isinstance(x, torch.Tensor) else self.other(x) for x in a)
+        if isinstance(a, float):
+            return "float", repr(a)
+        return (type(a).__name__, a) if isinstance(a, int) else a
+
+    def _operand(self, t: torch.Tensor, written: bool) -> Operand:
+        """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
+        block, offset = self._blocks.get(t.untyped_storage().data_ptr()), t.storage_offset()
+        if block is None:
+            if t.device.type != "hpu":
+                return self._of_host(t, written)
+            block, offset = self._around(t)
+        value: Any = block.value
+        if t.dtype is not block.dtype:
+            if value is not None or block.reader == self.memory.reading:
+                raise Unsettled
+            block.holds(t)
+        shape = t.shape
+        if 1 in shape:
+            self._strides.append(t.stride())
+        whole = shape == block.shape and t.is_contiguous()
+        if written:
+            self._targets.add(block)
+        elif block in self._targets:
+            written = self._overlaps = True
+        if value is None:
+            if not whole and not written and (found := self.inputs.part(t, offset, block)) is not None:
+                return found
+            value = self.inputs.whole(block)
+        return value if whole else (value, tuple(shape), t.stride(), offset)
+
+    def _around(self, t: torch.Tensor) -> tuple[Block, int]:
+        """The block that a slice of a storage is in, and where in it a tensor of the slice begins, in elements."""
+        block = self.memory.of(t)
+        offset, rest = divmod(t.data_ptr() - block.address, t.element_size())
+        if rest:
+            raise NotRecorded("it begins within an element of the storage that it is a slice of")
+        return block, offset
+
+    def _overwritten(self, t: torch.Tensor) -> Operand:
+        """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
+        block = self.memory.of(t)
+        unread = block.value is None and block.reader != self.memory.reading
+        if unread and t.dtype is not block.dtype and t.is_contiguous() and t.nbytes == block.size:
+            block.holds(t)
+        if t.dtype is block.dtype and t.shape == block.shape and t.is_contiguous():
+            self._targets.add(block)
+            return (WHOLE, block.shape, block.dtype)
+        return self._operand(t, True)
+
+    def _of_host(self, t: torch.Tensor, written: bool) -> Operand:
+        """A tensor of the CPU: a number, or what has to be copied first. Raises HostOperand for that, RuntimeError for
+        one that is written."""
+        if written or t.device.type != "cpu":
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"
+            )
+        if t.dim():
+            raise HostOperand
+        number = self._scalar(t.item(), t.dtype)
+        if self._watched is not None:
+            self._watched.hosts.append((number.kind, number.place, t))
+        return number
+
+    def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
+        """A number that is read at run time. A boolean is one by its type, of which that of a result may follow."""
+        if isinstance(a, float):
+            self._numbers[0].append(a)
+            return Number("float", len(self._numbers[0]) - 1, dtype)
+        self._numbers[1].append(a)
+        if type(a) is Drawn:
+            self.draws += 1
+            if self._watched is not None:
+                self._watched.drawn.append((len(self._numbers[1]) - 1, a))
+        return Number("integer", len(self._numbers[1]) - 1, torch.bool if type(a) is bool else dtype)
+
+    def _undo(self, inputs: int, floats: int, integers: int) -> None:
+        """Forgets what a call that is not recorded has read."""
+        self.inputs.undo(inputs)
+        del self._numbers[0][floats:], self._numbers[1][integers:]
+        if self._watched is not None:
+            self._watched.undo(floats, integers)
+
+
+_LIMITS = {
+    **{t: (torch.finfo(t).min, torch.finfo(t).max) for t in (torch.float32, torch.bfloat16)},
+    **{t: (torch.iinfo(t).min, torch.iinfo(t).max)
+       for t in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
+}  # fmt: skip
+
+
+def _fits(a: float, kernel: Kernel, args: Sequence[Any]) -> bool:
+    """Whether a number is one of the first tensor's type. Another one stands in the entry, so that PyTorch's CPU is
+    asked of it: some ops refuse it."""
+    first = args[0] if args else None
+    if not isinstance(first, torch.Tensor):
+        return True
+    limits = _LIMITS.get(first.dtype)
+    if limits is None or limits[0] <= a <= limits[1] or "::" in kernel.row.name:
+        return True
+    return first.dtype.is_floating_point and not math.isfinite(a)

@@ -1,0 +1,45 @@
+"""Operands in host memory: an op of the card gets a copy of them, made at each call.
+
+    x + torch.ones(1)            x[torch.tensor([0, 2])] = 1            logits.index_select(0, kept)
+
+PyTorch's own cards take indices and numbers of the host; Habana's bridge takes any operand that is read, and programs
+for Gaudi rely on it. So do we, and the placement report counts the bytes: to keep such a tensor on the card saves a
+copy over PCIe in each step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.hardware import device_state
+from habana_tf.reports.layer_names import layer
+from habana_tf.resolver import placements
+from habana_tf.torch.record import scopes
+
+log = logging.getLogger("habana_tf")
+
+
+class HostOperand(Exception):
+    """An op reads a tensor of the host, which has to be copied to the card first."""
+
+
+def on_card(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """A call's arguments with copies on the card in place of tensors of the host. Numbers, tensors of no dimension
+    among them, stay what they are."""
+    copied = 0
+
+    def moved(value: Any) -> Any:
+        nonlocal copied
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim():
+            copied += value.nbytes
+            return value.to("hpu")
+        return [moved(x) for x in value] if isinstance(value, (list, tuple)) else value
+
+    given, named = [moved(a) for a in args], {name: moved(a) for name, a in kwargs.items()}
+    if placements.note_host_operand(op, device_state.PYTORCH, copied, lambda: layer(scopes.now())):
+        log.info("%s reads a tensor of the host, which is copied to the card at each call", op)
+    return given, named

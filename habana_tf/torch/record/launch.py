@@ -1,0 +1,111 @@
+"""A program that runs on the addresses of blocks, and the notes of a recording that is to be bound to its arguments."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from habana_tf._native import _bridge
+from habana_tf.ir.dtypes import from_label
+from habana_tf.resolver import placements
+from habana_tf.resolver.resolve import resolve
+from habana_tf.torch.memory import usage
+from habana_tf.torch.memory.storage import Block, Memory
+from habana_tf.torch.record import scopes, telemetry
+from habana_tf.torch.record.out_of_range import OutOfRange
+from habana_tf.torch.record.overload import Drawn
+from habana_tf.torch.record.program import Recording, nbytes
+from habana_tf.torch.record.ranges import Structures
+from habana_tf.torch.record.why_new import Recordings
+
+log = logging.getLogger("habana_tf")
+
+_ALIGNMENT = 64
+_recordings = Recordings()
+_structures = Structures()
+
+
+class Launch:
+    """A program that runs on the addresses of blocks. sizes: bytes of its inputs that are no numbers."""
+
+    def __init__(self, recording: Recording, memory: Memory, inputs: Sequence[Block]) -> None:
+        """inputs: the blocks that this recording reads."""
+        start = time.monotonic_ns()
+        cluster, met, self._sizes = _structures.cluster(recording, lambda: usage.weights(memory, inputs))
+        self._more = [] if self._sizes is None else [self._sizes.ctypes.data]
+        cluster.because = _recordings.because(recording)
+        bound = resolve(cluster, met, memory.statistics.allocated)
+        telemetry.resolved(start, bound)
+        placements.note_program(cluster, scopes.most(recording.scopes))
+        self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
+        self.sizes = [nbytes(shape, from_label(label)) for shape, label in recording.inputs]
+        self._memory = memory
+        self._lines = recording.lines
+
+    def run(self, inputs: list[int], outputs: list[int], parts: tuple[int, ...] = ()) -> None:
+        """Runs it. parts: the inputs that are parts of a block. Raises what the program raises."""
+        size = self._native.workspace
+        block = self._memory.workspace(size) if size else None
+        if self._more:
+            inputs = inputs + self._more
+        try:
+            warning = self._native.run(inputs, outputs, parts, 0 if block is None else block.address)
+        except (RuntimeError, IndexError) as why:
+            found = OutOfRange.of(str(why), self._lines)
+            raise why if found is None else found.error() from None
+        finally:
+            if block is not None:
+                self._memory.release(block)
+        if warning:
+            found = OutOfRange.of(warning, self._lines)
+            log.warning("%s", warning if found is None else found.warning())
+
+
+@dataclass
+class Watched:
+    """What the recorder did while it was watched. launches: each program with the blocks that it read, the bytes before
+    those of its inputs that are parts of a block, and the blocks that it wrote. numbers: those read at run time; hosts:
+    (kind, place, tensor of the CPU) for those that came in tensors; drawn: (place, number) for those that are others at
+    each run. by_host: whether the host read or wrote a tensor meanwhile."""
+
+    launches: list[tuple[Launch, list[Block], dict[int, int], list[Block]]] = field(default_factory=list)
+    numbers: tuple[list[float], list[int]] = ([], [])
+    hosts: list[tuple[str, int, torch.Tensor]] = field(default_factory=list)
+    drawn: list[tuple[int, Drawn]] = field(default_factory=list)
+    by_host: bool = False
+
+    def ran(
+        self, launch: Launch, read: list[Block], offsets: dict[int, int], written: list[Block],
+        numbers: tuple[list[float], list[int]],
+    ) -> bool:  # fmt: skip
+        """Notes a program that is about to run; whether it is to."""
+        self.launches.append((launch, list(read), offsets, written))
+        self.numbers = list(numbers[0]), list(numbers[1])
+        return True
+
+    def undo(self, floats: int, integers: int) -> None:
+        """Forgets numbers of a call that is not recorded. floats, integers: how many there were before it."""
+        kept = {"float": floats, "integer": integers}
+        self.hosts = [host for host in self.hosts if host[1] < kept[host[0]]]
+        self.drawn = [drawn for drawn in self.drawn if drawn[0] < integers]
+
+    def touched(self, block: Block, write: bool) -> None:
+        """The host is about to read a block, or to write it."""
+        self.by_host = True
+
+    def random(self, overload: Any) -> None:
+        """The host is about to draw the numbers of an op."""
+
+
+def aligned(count: int, dtype: Any) -> Any:
+    """A vector whose address is a multiple of 64."""
+    size = np.dtype(dtype).itemsize
+    raw = np.empty(count * size + _ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % _ALIGNMENT
+    return raw[first : first + count * size].view(dtype)

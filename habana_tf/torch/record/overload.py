@@ -1,0 +1,137 @@
+"""An overload of the table as it is called: its row, its schema, and what stands in an entry of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from habana_tf.torch.ops import own_ops
+from habana_tf.torch.ops.row import Row
+
+MOST_NUMBERS = 1 << 14
+"""Numbers of one recording that are read at run time."""
+WHOLE = "whole"
+"""Stands in an entry in the place of contents that are not read."""
+Operand = Any
+"""A tensor in an entry: the contents of its storage, alone or with its shape, strides and offset."""
+Where = int | str | tuple[int | str, int]
+"""An argument: by its position, or by its name; of a list of tensors with the place in it."""
+
+
+class Number(NamedTuple):
+    """A number that is read at run time, in an entry. kind: float or integer; place: in the vector of these. dtype: of
+    the tensor of the CPU that it came in, None of one of Python's."""
+
+    kind: str
+    place: int
+    dtype: torch.dtype | None = None
+
+
+class Part(NamedTuple):
+    """A part of a storage that is an input by itself, in an entry (see `parts`). op: -1, an input; place: which one;
+    shape: of the part; first: whether it is read for the first time."""
+
+    op: int
+    place: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    first: bool
+
+
+class Drawn(int):
+    """A number that is another one at each run of what was recorded. again: gives the next."""
+
+    again: Callable[[], int]
+
+    @classmethod
+    def of(cls, value: int, again: Callable[[], int]) -> Drawn:
+        """value: of the first run."""
+        made = cls(value)
+        made.again = again
+        return made
+
+
+class NotRecorded(Exception):
+    """A call that no program can have; it has CPU kernels. The message says why."""
+
+
+class Unsettled(Exception):
+    """A call reads or writes memory as another type than what is recorded does, which has to run first."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read
+    at run time. names: of all arguments; writes: of those that it writes, and targets: their positions and names;
+    returns: for each result the argument that it is, None for a new one."""
+
+    row: Row
+    overload: Any
+    stock: Any
+    runtime: frozenset[int]
+    names: tuple[str, ...]
+    writes: tuple[str, ...]
+    targets: frozenset[int | str]
+    returns: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, row: Row) -> Kernel:
+        """The kernel of a row. Raises AttributeError for an overload that this PyTorch has not."""
+        overload = overload_of(row.name)
+        schema = overload._schema
+        names = tuple(a.name for a in schema.arguments)
+        writes = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        returns = tuple(
+            next((a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
+                  and a.alias_info.before_set == r.alias_info.before_set), None) if r.alias_info is not None else None
+            for r in schema.returns
+        )  # fmt: skip
+        runtime = frozenset(k for k, name in enumerate(names) if name in row.runtime)
+        stock = overload_of(row.stock) if row.stock else overload
+        writes += row.writes
+        targets = frozenset((*writes, *map(names.index, writes)))
+        return cls(row, overload, stock, runtime, names, tuple(writes), targets, returns)
+
+    def on_others(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """A call's arguments as `stock` takes them."""
+        return (args, kwargs) if self.row.given is None else (self.row.given(*args, **kwargs), {})
+
+    def written(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Where, ...]:
+        """The tensors that a call writes."""
+        found: list[Where] = []
+        for name in self.writes:
+            where = self.where(name, args, kwargs)
+            if where is None:
+                continue
+            value = args[where] if isinstance(where, int) else kwargs[where]
+            found += [(where, k) for k in range(len(value))] if isinstance(value, (list, tuple)) else [where]
+        return tuple(found)
+
+    def where(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> int | str | None:
+        """Where a call has an argument; None where it has none or None."""
+        at = self.names.index(name)
+        if at < len(args):
+            return at if args[at] is not None else None
+        return name if kwargs.get(name) is not None else None
+
+
+def tensor_at(where: Where, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+    """The tensor of a call that is there."""
+    if isinstance(where, tuple):
+        where, place = where
+        found: torch.Tensor = (args[where] if isinstance(where, int) else kwargs[where])[place]
+        return found
+    found = args[where] if isinstance(where, int) else kwargs[where]
+    return found
+
+
+def overload_of(name: str) -> Any:
+    """The overload of a row's name. Raises AttributeError for one that this PyTorch has not."""
+    if name in own_ops.OPS:
+        return own_ops.OPS[name]
+    space, _, rest = name.rpartition("::")
+    packet, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, space or "aten"), packet), overload or "default")

@@ -1,0 +1,198 @@
+"""One cluster for recordings that differ in sizes only, so that a step has one recipe for all sizes that it meets.
+
+The first recording of a structure (see `sizes`) is a cluster for its sizes. When another of the same structure comes,
+the numbers that differ among them become entries of a vector, `sizes`, whose value the resolver knows: numbers that
+changed alike are one entry. The resolver then does what it does for any cluster whose sizes change (`resolver.ranged`):
+it guesses what the sizes have to do with each other, and makes one recipe over symbols, or says why there is none.
+
+    batch 64   mm [64, 8] x [8, 4]     torch_a, for these sizes
+    batch 29   mm [29, 8] x [8, 4]     torch_b: mm [size 0, 8] x [8, 4], met (64,) and (29,): a recipe over s0
+    batch 17   mm [17, 8] x [8, 4]     torch_b again
+
+A recording belongs to a cluster only where all its other numbers are the same and each entry has one value. Those that
+differ in the size of a weight are different models, and are never one cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from habana_tf import settings
+from habana_tf.cluster.signature import MOST_NUMBERS, Signature
+from habana_tf.ir.dtypes import DType
+from habana_tf.torch.record.program import SIZE, Recording, TorchCluster, cluster_of, signature
+from habana_tf.torch.record.sizes import numbers_of, replaced
+
+MOST_STRUCTURES = 2048
+"""Structures that are remembered, those met last."""
+MOST_MET = 4
+"""Recordings of a structure that are compared with a new one, the last ones."""
+MOST_CLUSTERS = 8
+"""Clusters over sizes of one structure, those used last."""
+
+Numbers = NDArray[np.int64]
+TensorMet = tuple[int, tuple[int, ...], bytes | None]
+
+
+@dataclass
+class _Sized:
+    """A cluster over sizes. entries: per number of the recording its entry in the vector, -1 for those that are
+    `fixed`; first: per entry a number that is it."""
+
+    cluster: TorchCluster
+    entries: Numbers
+    fixed: Numbers
+    first: Numbers
+
+    def value(self, numbers: Numbers) -> Numbers | None:
+        """The vector for a recording with these numbers; None where it is none of this cluster."""
+        value = numbers[self.first]
+        expected = np.where(self.entries >= 0, value[self.entries], self.fixed)
+        return value if np.array_equal(expected, numbers) else None
+
+
+@dataclass
+class _Structure:
+    """What was met of a structure. met: numbers of recordings, with those of the shapes of each one's weights."""
+
+    met: list[Numbers] = field(default_factory=list)
+    sized: list[_Sized] = field(default_factory=list)
+
+
+class Structures:
+    """The structures of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, _Structure] = OrderedDict()
+
+    def cluster(
+        self, recording: Recording, weights: Callable[[], Collection[int]]
+    ) -> tuple[TorchCluster, list[TensorMet], Numbers | None]:
+        """The cluster of a recording, what a launch of it meets, and the value of its vector of sizes: None where the
+        cluster is for these sizes only. weights: gives the inputs that are weights; asked where sizes differ. The
+        recording is remembered."""
+        met = signature(recording)
+        if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
+            return cluster_of(recording), met, None
+        form, found, arguments = numbers_of(recording)
+        numbers = np.array(found, np.int64)
+        key = hashlib.sha256(form.computed()).digest()
+        with self._lock:
+            known = self._known.setdefault(key, _Structure())
+            self._known.move_to_end(key)
+            if len(self._known) > MOST_STRUCTURES:
+                self._known.popitem(last=False)
+            made = self._known_or_new(known, recording, numbers, np.array(arguments, bool), weights)
+            if not any(np.array_equal(numbers, m) for m in known.met):
+                known.met = [*known.met, numbers][-MOST_MET:]
+        if not isinstance(made, _Sized):
+            cluster = cluster_of(recording)
+            cluster.alone = made
+            return cluster, met, None
+        value = made.value(numbers)
+        assert value is not None
+        return made.cluster, [*met, (DType.I64.number, value.shape, value.tobytes())], value
+
+    def _known_or_new(
+        self, known: _Structure, recording: Recording, numbers: Numbers, arguments: NDArray[np.bool_],
+        weights: Callable[[], Collection[int]],
+    ) -> _Sized | str:  # fmt: skip
+        """The cluster over sizes that has these numbers; or why there is none, empty where no others were met."""
+        for sized in reversed(known.sized):
+            if sized.value(numbers) is not None:
+                known.sized = [*(s for s in known.sized if s is not sized), sized]
+                return sized
+        others = [m for m in known.met if not np.array_equal(m, numbers)]
+        if not others:
+            return ""
+        own = _own(recording, weights) if _shapes_differ(recording, numbers, others) else ()
+        fixed = _of_inputs(recording, own)
+        kin = [m for m in others if _kin(m, numbers, fixed, arguments)]
+        if not kin:
+            return ""
+        made = _sized(recording, numbers, kin)
+        if isinstance(made, _Sized):
+            known.sized = [*known.sized, made][-MOST_CLUSTERS:]
+        return made
+
+
+def _shapes_differ(recording: Recording, numbers: Numbers, others: Sequence[Numbers]) -> bool:
+    """Whether inputs have other shapes than in earlier recordings."""
+    count = sum(len(shape) for shape, _ in recording.inputs)
+    return any((numbers[:count] != m[:count]).any() for m in others)
+
+
+def _own(recording: Recording, weights: Callable[[], Collection[int]]) -> Collection[int]:
+    """The inputs whose sizes are a model's: weights, and what is updated as they are. Of an op by itself only what came
+    as a parameter: to look for the weights of the process takes as long as to compile two of them."""
+    if len(recording.ops) == 1:
+        return recording.parameters
+    return {*weights(), *(k for k in recording.updates if k >= 0)}
+
+
+def _of_inputs(recording: Recording, inputs: Collection[int]) -> NDArray[np.intp]:
+    """Where the numbers of the shapes of these inputs are."""
+    ends = np.cumsum([0, *(len(shape) for shape, _ in recording.inputs)])
+    places = [np.arange(ends[k], ends[k + 1]) for k in sorted(inputs)]
+    return np.concatenate([*places, np.arange(0)]).astype(np.intp)
+
+
+def _kin(a: Numbers, b: Numbers, own: NDArray[np.intp], arguments: NDArray[np.bool_]) -> bool:
+    """Whether sizes of two recordings may be of one range: none is 0 or below where they differ, nor of a weight, and
+    arguments changed as some size of a tensor did; others say which axis it is, or how far apart."""
+    differ = a != b
+    if differ[own].any() or not ((a[differ] > 0).all() and (b[differ] > 0).all()):
+        return False
+    of_arguments, of_tensors = (
+        set(zip(a[places].tolist(), b[places].tolist(), strict=True))
+        for places in (differ & arguments, differ & ~arguments)
+    )
+    return of_arguments <= of_tensors
+
+
+def _sized(recording: Recording, numbers: Numbers, kin: list[Numbers]) -> _Sized | str:
+    """The cluster over the sizes that differ among recordings; or why there is none."""
+    rows = np.stack([*kin, numbers])
+    differ = np.flatnonzero((rows != rows[-1]).any(0))
+    columns, first, entry = np.unique(rows[:, differ], axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    if columns.shape[1] > MOST_NUMBERS:
+        return (
+            f"not for a range: {columns.shape[1]} sizes change, each in its own way; a range has at most {MOST_NUMBERS}"
+        )
+    entries = np.full(len(numbers), -1, np.int64)
+    entries[differ] = np.argsort(order)[entry.reshape(-1)]
+    places = differ[first[order]]
+    at = iter(entries.tolist())
+
+    def visit(n: int, argument: bool) -> int | tuple[str, int]:
+        k = next(at)
+        return n if k < 0 else (SIZE, k)
+
+    form = replaced(recording, visit)
+    cluster = cluster_of(
+        Recording(form.inputs, form.floats, form.integers, form.ops, form.outputs, form.updates, recording.scopes,
+                  len(places))
+    )  # fmt: skip
+    sized = _Sized(cluster, entries, numbers, places)
+    cluster.earlier = [_signature(recording, m, m[places]) for m in kin]
+    return sized
+
+
+def _signature(recording: Recording, numbers: Numbers, value: Numbers) -> Signature:
+    """The signature of an earlier recording with these numbers as one of the cluster over sizes."""
+    shapes: list[tuple[int, ...]] = []
+    at = 0
+    for shape, _ in recording.inputs:
+        shapes.append(tuple(numbers[at : at + len(shape)].tolist()))
+        at += len(shape)
+    shapes += [(n,) for n, _ in recording.numbers()]
+    return Signature.of([*shapes, value.shape], [*[None] * len(shapes), value])

@@ -1,0 +1,64 @@
+"""A node of the tree of recordings: one op in its place, with all that recording it again takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from habana_tf.torch.record.overload import Where
+from habana_tf.torch.record.program import RecordedOp, Recording
+
+
+@dataclass(eq=False)
+class Step:
+    """index: which op of its recording it is. then: what may follow, by entry. launches: programs that end here, by the
+    contents that they give and the inputs that these replace. lists: ops on lists of tensors that may follow as a whole
+    (see `lists`).
+
+    record: the op as data; new: inputs that it is the first to read, and parameters: those of them that came as
+    parameters of modules; numbers: how many it reads at run time. refused: why no program can have it; empty where one
+    can. fresh: of each new result what `Memory.tensor` takes. written, returned: the arguments that it writes, and
+    gives back. single: whether it returns one value and not a tuple. scope: see `scopes`; line: of the
+    program that called it first. plain: whether a new tensor is all that it makes and writes.
+    """
+
+    index: int
+    before: Step | None = None
+    record: RecordedOp | None = None
+    new: tuple[tuple[tuple[int, ...], str], ...] = ()
+    parameters: tuple[int, ...] = ()
+    numbers: tuple[int, int] = (0, 0)
+    refused: str = ""
+    fresh: tuple[Any, ...] = ()
+    written: tuple[Where, ...] = ()
+    returned: tuple[Where, ...] = ()
+    single: bool = True
+    scope: str = ""
+    line: str = ""
+    plain: bool = False
+    then: dict[Any, Step] = field(default_factory=dict)
+    launches: dict[Any, Any] = field(default_factory=dict)
+    lists: dict[Any, list[Any]] = field(default_factory=dict)
+
+    def path(self) -> Iterator[Step]:
+        """The steps from the first one to this."""
+        found = []
+        step: Step | None = self
+        while step is not None and step.record is not None:
+            found.append(step)
+            step = step.before
+        yield from reversed(found)
+
+    def recording(self, wanted: Sequence[tuple[tuple[int, int], int]]) -> Recording:
+        """The recording that ends here. wanted: (contents, the input that they replace or -1)."""
+        path = list(self.path())
+        ops = [s.record for s in path if s.record is not None]
+        inputs = tuple(item for s in path for item in s.new)
+        floats, integers = (sum(s.numbers[k] for s in path) for k in (0, 1))
+        outputs = tuple(value for value, _ in wanted)
+        updates = tuple(update for _, update in wanted)
+        return Recording(
+            inputs, floats, integers, tuple(ops), outputs, updates, tuple(s.scope for s in path),
+            parameters=tuple(k for s in path for k in s.parameters), lines=tuple(s.line for s in path),
+        )  # fmt: skip
