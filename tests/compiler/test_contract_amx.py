@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from habana_tf.compiler.codegen import emit, machine, turns
-from habana_tf.compiler.codegen.tiles import block_kernel, kernels, tile_engine
+from habana_tf.compiler.codegen.tiles import block_kernel, products, tile_engine
 from habana_tf.compiler.codegen.tiles.choose import plan
 from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
 from habana_tf.compiler.codegen.tiles.tile_engine import TileRows, configuration, groups
@@ -207,7 +207,7 @@ def test_packed_rows_of_symbolic_number(rows: int, monkeypatch: pytest.MonkeyPat
 def test_blocks_of_a_sum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of three steps are added up, where blocks usually have many more."""
     registers = emulate(monkeypatch)
-    for module in (turns, tile_engine, kernels):
+    for module in (turns, tile_engine, products):
         monkeypatch.setattr(module, "SUM_STEPS", 3)
     CASES[name]().check(AMX)
     assert not registers.errors and registers.products

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.tiles.panels import transpose
+from habana_tf.compiler.codegen.transpose import transpose
 
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32", "i64", "bfloat", "float", "double"])

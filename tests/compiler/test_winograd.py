@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen.tiles import program
 from habana_tf.compiler.codegen.tiles import winograd as winograd_module
-from habana_tf.compiler.codegen.tiles.kernels import ContractionCall
+from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
 from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
 from habana_tf.compiler.codegen.tiles.winograd import winograd
 from habana_tf.compiler.contraction import ContractSpec, Operand, Padding

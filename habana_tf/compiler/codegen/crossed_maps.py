@@ -15,7 +15,7 @@ from habana_tf.compiler.codegen.axes import LoopAxis, slope
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value, first_lanes
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
-from habana_tf.compiler.codegen.tiles.panels import transpose
+from habana_tf.compiler.codegen.transpose import transpose
 from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.costs import CROSSED_POINTS, CROSSED_SQUARES, CROSSED_TENSORS, MANY_WORK_ITEMS
 from habana_tf.compiler.point_values import Load

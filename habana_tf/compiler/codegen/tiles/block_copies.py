@@ -9,12 +9,13 @@ A unit is a step of the sum, or a pair of steps. Missing elements are zero (see 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.tiles.blocks import slots
-from habana_tf.compiler.codegen.tiles.drain import TileResults
-from habana_tf.compiler.codegen.tiles.fill import BlockPacker
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
+from habana_tf.compiler.codegen.tiles.fill import Fill
+from habana_tf.compiler.codegen.tiles.kernel import Kernel
 from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit
 from habana_tf.compiler.codegen.tiles.plan import Plan
@@ -27,11 +28,11 @@ from habana_tf.ir.extent import nominal
 Trips = list[int | Value]
 
 
-class BlockCopies(TileResults):
+class BlockCopies(Kernel):
     """Base of the kernel that multiplies packed blocks: packs them."""
 
-    def __init__(self, c: Canonical, p: Plan, name: str) -> None:
-        super().__init__(c, p, name)
+    def __init__(self, c: Canonical, p: Plan, name: str, inputs: Sequence[CallBuffer], out: Epilogue) -> None:
+        super().__init__(c, p, name, inputs, out)
         assert p.blocks is not None
         self.blocks = p.blocks
         # Units of the sum in a block, and the stride in units of each of its labels in a copy.
@@ -59,9 +60,8 @@ class BlockCopies(TileResults):
         # Stores of a copy's last vectors may exceed it by less than a step of all rows.
         sizes = self.a_tile * blocks.tiles + self.a_line + 64, self.b_panel * blocks.panels
         self.rows_at, self.columns_at = (fn.op(f"alloca [{n} x i8], align 64") for n in sizes)
-        self.pa, self.pb = fn.buffer(0), fn.buffer(1)
-        self.pack_a = BlockPacker(fn, self.c.a.dtype, t.lanes, p.dot, p.amx, 0, blocks.vectors)
-        self.pack_b = BlockPacker(fn, self.c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
+        self.pack_a = Fill(fn, self.c.a.dtype, t.lanes, p.dot, p.amx, 0, blocks.vectors)
+        self.pack_b = Fill(fn, self.c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
 
     def _units(self, steps: int) -> int:
         """The units of a number of steps of the last label."""
@@ -147,7 +147,7 @@ class BlockCopies(TileResults):
             last = fn.op(f"icmp eq i64 {cursor.panel}, {t.panels - 1}")
             count = str(tail) if t.panels == 1 else fn.op(f"select i1 {last}, i64 {tail}, i64 {t.width}")
         across = Across(lane.b, count, tail, tail if t.panels == 1 else t.width)
-        source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, cursor)
+        source = self.address(self.pointers[1], "b", self.c.b.dtype.bytes, self.c.b.offset, cursor)
         target = fn.ptradd(self.columns_at, fn.mul(self.panel(cursor), self.b_panel))
         limits = self._limits(cursor, self.c.b, self._first_guard(False), lane)
         along = self._along("b", trips, self.b_line)
@@ -170,7 +170,7 @@ class BlockCopies(TileResults):
     def _pack_rows(self, cursor: Cursor, trips: Trips, together: tuple[Value, Value] | None) -> None:
         fn, t = self.fn, self.t
         target = fn.ptradd(self.rows_at, fn.mul(self.tile(cursor), self.a_tile))
-        source = self.address(self.pa, "a", self.c.a.dtype.bytes, self.c.a.offset, cursor)
+        source = self.address(self.pointers[0], "a", self.c.a.dtype.bytes, self.c.a.offset, cursor)
         labels = self.row_labels(t.size)
         across = labels[-1][0] if labels else None
         limits = self._limits(cursor, self.c.a, self._first_guard(True), across)

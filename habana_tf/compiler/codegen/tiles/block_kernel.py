@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
 from habana_tf.compiler.codegen.tiles.block_copies import BlockCopies, Trips
-from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial, begin_epilogue
-from habana_tf.compiler.codegen.tiles.kernels import ContractionCall
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial
 from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.plan import Plan
-from habana_tf.compiler.codegen.tiles.tile_engine import Configurations, TileProducts, configuration, groups, release
+from habana_tf.compiler.codegen.tiles.tile_engine import Configurations, TileProducts, configuration, groups
 from habana_tf.compiler.codegen.tiles.tiling import size_of
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import SUM_BLOCKS, SUM_STEPS
@@ -35,13 +34,12 @@ class BlockKernel(BlockCopies):
         self, c: Canonical, p: Plan, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue,
         partial: StorePartial | None,
     ) -> None:  # fmt: skip
-        super().__init__(c, p, name)
-        self.operands, self.partial = operands, partial
-        self.out = partial or out
+        super().__init__(c, p, name, operands, partial or out)
+        self.partial = partial
         self.sums = self.tile_bytes
         self.several = len(self.blocks.outer) > 0 or self.blocks.split is not None
 
-    def emit(self) -> ContractionCall:
+    def prepare(self) -> None:
         fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
         self.inline = not p.amx and self.stands_inline(self.out)
         if p.amx:
@@ -55,15 +53,8 @@ class BlockKernel(BlockCopies):
             self.totals_at = fn.op(f"alloca [{sums} x i8], align 64")
             self.waiting, self.kept = (fn.op("alloca i64, align 8") for _ in range(2))
         self.reserve_blocks()
-        begin_epilogue(fn, self.out, 2)
-        if p.amx:
-            self.configurations.start()
-        self.items(self._item, self.out)
-        if p.amx:
-            release(fn)
-        return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
 
-    def _item(self, cursor: Cursor) -> None:
+    def item(self, cursor: Cursor) -> None:
         fn = self.fn
         if self.several:
             self._clear(self.sums_at)

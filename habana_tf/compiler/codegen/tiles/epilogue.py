@@ -131,11 +131,6 @@ class Epilogue(Protocol):
     def vector(self, fn: Function, p: SumVector) -> Sequence[Value]: ...
 
 
-def begin_epilogue(fn: Function, out: Epilogue, first: int) -> None:
-    """Loads the pointers of an epilogue's buffers, which are those of the kernel from `first` on."""
-    out.begin(fn, [fn.buffer(first + i) for i in range(len(out.buffers))])
-
-
 class StoreResult:
     """The default epilogue: rounds to the result's type and stores."""
 

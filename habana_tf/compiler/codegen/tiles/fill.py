@@ -1,7 +1,7 @@
-"""Packing of a block of an operand in the order that the inner loop reads it: any strides, any guards.
+"""Copies a part of an operand in the order in which a tile's sums read it: any strides, any guards.
 
     words        [unit][across]            a unit is a step of the sum as fp32, or a pair of steps in bf16
-    tiles        [units][across][unit]     rows of a tile register: as many units as one instruction takes
+    registers    [units][across][unit]     as many units along the sum as a register or an instruction takes
 
 *Across* is the copy's contiguous direction (rows of a, columns of b), *along* is the sum. Vectors are loaded in the
 direction that is contiguous in memory, and transposed in registers if that is along; if neither is, elements are copied
@@ -12,29 +12,34 @@ padding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes, lane_numbers
 from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit
-from habana_tf.compiler.codegen.tiles.panels import transpose
+from habana_tf.compiler.codegen.transpose import transpose
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import interleave, widen, widen_one
 from habana_tf.compiler.product_costs import COPY_AHEAD
 from habana_tf.ir.dtypes import DType
 
 
-class BlockPacker:
+class Fill:
     """Emits the packing of an operand. Create it at the function's entry.
 
-    depth: units of a tile register's row, 0 for words; fill: words are padded with zeros to a multiple of it along the
-    last label. vectors: whether the CPU has masked loads of the operand's type.
+    dot: units are pairs; depth: units of a register, 0 for words; fill: words are padded with zeros to a multiple of it
+    along the last label. vectors: whether the copy may use masked vectors; exact: nothing is written behind the last
+    unit, where another work item's copy may begin.
     """
 
-    def __init__(self, fn: Function, dtype: DType, lanes: int, dot: bool, depth: int, fill: int, vectors: bool) -> None:
+    def __init__(
+        self, fn: Function, dtype: DType, lanes: int, dot: bool, depth: int = 0, fill: int = 0, vectors: bool = True,
+        exact: bool = False,
+    ) -> None:  # fmt: skip
         self.fn, self.lanes, self.depth, self.fill, self.dot = fn, lanes, depth, max(fill, depth, 1), dot
         self.bf16, self.size = dtype is DType.BF16, dtype.bytes
         self.element = "i16" if self.bf16 else "float"
-        self.vectors = vectors
+        self.vectors, self.exact = vectors, exact
         self.zero = fn.op("alloca i64, align 8")
         fn.store("i64", "0", self.zero, 8)
 
@@ -98,7 +103,11 @@ class BlockPacker:
             where = fn.add(x.value, fn.mul(i, x.across))
             where = fn.add(where, fn.mul(j, x.along[-1]))
             if step == 1 and x.value == "0":
-                tests.append(fn.leading(lanes, fn.sub(x.size, where)))
+                left = fn.sub(x.size, where)
+                if not left.isdigit():
+                    tests.append(fn.leading(lanes, left))
+                elif int(left) < lanes:
+                    tests.append(first_lanes(lanes, int(left)))
                 continue
             steps = lane_numbers("i32", lanes, step)
             wide = f"<{lanes} x i32>"
@@ -236,17 +245,38 @@ class BlockPacker:
     # -- vectors along ----------------------------------------------------------------------------------------
 
     def _along(self, across: Across, along: Along, p: Value, q: Value, limits: list[Limit]) -> None:
+        fn, taken = self.fn, self.lanes * (2 if self.dot else 1)
+        if not self.exact or self.depth:
+            turns, uneven = self._turns(along, self.depth or self.lanes)
+            if uneven or (self.depth and self.depth < self.lanes):
+                limits = [*limits, Limit("0", 0, (1,), str(along.trip))]
+            self._by_rows(across, along, p, q, limits, turns)
+            return
+        count, left = fn.div(str(along.trip), taken), fn.rem(str(along.trip), taken)
+        self._if_any(count, lambda: self._by_rows(across, along, p, q, limits, count))
+        x, y = fn.ptradd(p, fn.mul(count, taken * self.size)), fn.ptradd(q, fn.mul(count, self.lanes * along.line))
+        rest = replace(along, trip=int(left) if left.isdigit() else left)
+        self._if_any(left, lambda: self._single(across, rest, x, y, limits))
+
+    def _if_any(self, count: Value, body: Callable[[], None]) -> None:
+        """Emits the body, to be skipped if a count is zero."""
+        if not count.isdigit():
+            with self.fn.when(self.fn.op(f"icmp sgt i64 {count}, 0")):
+                body()
+        elif count != "0":
+            body()
+
+    def _by_rows(
+        self, across: Across, along: Along, p: Value, q: Value, limits: list[Limit], count: int | Value
+    ) -> None:
+        """Vectors along the sum: stored row by row, or transposed."""
         fn, lanes, pair = self.fn, self.lanes, 2 if self.dot else 1
         last = Limit("0", 1, (0,), across.count)
-        if across.least < across.most:
-            limits = [*limits, last]
-        wide = lanes * pair
-        taken = pair * (self.depth or lanes)  # steps per iteration
-        count, uneven = self._turns(along, self.depth or lanes)
-        if uneven or taken < wide:
-            limits = [*limits, Limit("0", 0, (1,), str(along.trip))]
-        line = along.line if self.depth else lanes * along.line
         groups = -(-across.most // lanes)
+        if across.least < across.most or (groups > 1 and across.most % lanes and not self.depth):
+            limits = [*limits, last]
+        wide, taken = lanes * pair, pair * (self.depth or lanes)  # steps of a vector, of an iteration
+        line = along.line if self.depth else lanes * along.line
         with repeat(fn, count, [("ptr", p), ("ptr", q), ("i64", "0")]) as t:
             x, y, j = t.carried
             uniform = [m for m in limits if not m.across]
@@ -269,7 +299,7 @@ class BlockPacker:
                         if groups == 1 and k >= across.most:
                             lines.append("zeroinitializer")
                             continue
-                        certain = groups == 1 and k < across.least
+                        certain = k < across.least - (groups - 1) * lanes
                         some = [m for m in by_row if m is not last] if certain else by_row
                         number = str(k) if groups == 1 else fn.add(i, k)
                         lines.append(self._row(fn.ptradd(r, k * step), wide, mask, some, number, j))
@@ -303,10 +333,12 @@ class BlockPacker:
             y, j = t.carried
             with fn.loop("0", str(across.most)) as row:
                 out = fn.ptradd(y, fn.mul(row.index, word))
-                for unit in range(depth):
+                with fn.loop("0", str(depth)) if depth > 1 else nullcontext() as unit:
+                    first = fn.add(j, fn.mul(unit.index, pair)) if unit else j
+                    place = fn.ptradd(out, fn.mul(unit.index, 4)) if unit else out
                     for half in range(pair):
-                        step = fn.add(j, unit * pair + half)
-                        self._element(fn.ptradd(out, unit * 4 + half * 2), row.index, step, across, along, p, limits)
+                        step = fn.add(first, half)
+                        self._element(fn.ptradd(place, half * 2), row.index, step, across, along, p, limits)
             t.next = [fn.ptradd(y, along.line), fn.add(j, pair * depth)]
 
     def _element(

@@ -6,6 +6,7 @@ per variant of the tile: full and one-smaller row tile, full and last column pan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -147,6 +148,11 @@ class TileLoops:
             assert self.p.chunk is not None
             return self.p.chunk.size
         return label.extent if isinstance(label.extent, int) else SUM_STEPS + 1
+
+    def multiple(self, cursor: Cursor, label: Label) -> int:
+        """A number that the trip count is a multiple of."""
+        extent = label.extent if isinstance(label.extent, int) else 1
+        return math.gcd(extent, self.p.chunk.size) if label is cursor.chunk_label and self.p.chunk else extent
 
     def _positive(self, x: Value) -> Value:
         """max(x, 0)."""

@@ -1,10 +1,59 @@
-"""How the elements of a packed operand lie in memory: strides, limits and groups of rows, for `fill`."""
+"""Where the elements of a product's operands lie: in memory, in a copy, and while they are copied."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.contraction import Canonical
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+
+
+@dataclass(frozen=True)
+class Source:
+    """How a tile reads an operand: format (see `accumulate`), bytes per element, constant offset, buffer."""
+
+    form: str
+    unit: int
+    offset: int
+    buffer: CallBuffer
+
+
+def in_place(c: Canonical, side: str, buffer: CallBuffer) -> Source:
+    """An operand as it lies."""
+    operand = c.a if side == "a" else c.b
+    return Source("bf16" if operand.dtype is DType.BF16 else "f32", operand.dtype.bytes, operand.offset, buffer)
+
+
+@dataclass(frozen=True)
+class PackedPanels:
+    """The copy of b for all tiles: [outer labels][panel][labels of the sum][line]. unit: steps of the last label in a
+    line; line: its bytes; steps: strides in bytes of the sum's labels (of the last one, per line); panel: bytes.
+
+        lanes along columns     a line has a word (a step as fp32, or a pair) of each column of a panel
+        lanes along the sum     a line has a vector of words of each column
+    """
+
+    unit: int
+    line: int
+    steps: tuple[int, ...]
+    panel: Extent
+
+
+def packed_panels(c: Canonical, p: Plan) -> PackedPanels:
+    t, pair = p.tiling, 2 if p.dot else 1
+    unit, line = (t.lanes * pair, c.columns * t.lanes * 4) if p.lanes == "sum" else (pair, t.width * 4)
+    steps: list[int] = []
+    size: Extent = line
+    for label in reversed(c.k):
+        assert isinstance(size, int)  # only the first label's extent may be symbolic, and it is in no stride
+        steps.insert(0, size)
+        size = ext.mul(ext.ceil_div(label.extent, unit) if label is c.k[-1] else label.extent, size)
+    return PackedPanels(unit, line, tuple(steps), size)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@
     pack filter  transform it  main: blocks of tiles -> epilogue           a 3 x 3 convolution by Winograd's algorithm
     main: blocks of partial sums; reduce: in fixed order, transformed back -> epilogue          its filter's gradient
 
-`winograd` chooses Winograd's algorithm, `choose.plan` the tiling otherwise. `nest` has the
-loops around tiles, `accumulate` the register tile, `panels` the packing, `kernels` the kernels.
-Products and sums are fp32 (fused multiply-adds if the CPU has them); a bf16 result is rounded once.
+`winograd` chooses Winograd's algorithm, `choose` the plan otherwise. `copies` has the calls that copy operands,
+`products` and `block_kernel` those that multiply. Products and sums are fp32 (fused multiply-adds if the CPU has them);
+a bf16 result is rounded once.
 
 Invariants: results depend on the spec and the target, never on the number of threads or the grid; nothing outside the
 operands' index ranges is read (bf16 pairs are two neighbours that both are in range).
@@ -20,30 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.codegen.tiles.block_kernel import BlockKernel
 from habana_tf.compiler.codegen.tiles.choose import plan
+from habana_tf.compiler.codegen.tiles.copies import pack_call, reach, spread_call
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial, StoreResult
-from habana_tf.compiler.codegen.tiles.kernels import (
-    ContractionCall,
-    MainKernel,
-    Source,
-    pack_call,
-    reach,
-    reduce_call,
-    spread_call,
-)
-from habana_tf.compiler.codegen.tiles.narrow_kernel import NarrowKernel, pack_columns
+from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
+from habana_tf.compiler.codegen.tiles.operand import Source, in_place
 from habana_tf.compiler.codegen.tiles.plan import Plan, in_groups
+from habana_tf.compiler.codegen.tiles.products import TileKernel, chunk_sums
 from habana_tf.compiler.codegen.tiles.winograd import Winograd, winograd
 from habana_tf.compiler.codegen.tiles.winograd_gradient import gradient_calls
 from habana_tf.compiler.codegen.tiles.winograd_kernels import convolution_calls
 from habana_tf.compiler.contraction import Canonical, ContractSpec, accepts_guards, canonical
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
-from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 
 
@@ -86,23 +78,17 @@ def emit_contract(
     calls: list[ContractionCall] = []
     temps, temp = _temporaries(sums)
     names: tuple[CallBuffer, CallBuffer] = ("b", "a") if c.swapped else ("a", "b")
-    kernel: Callable[[StorePartial | None], BlockKernel | NarrowKernel | MainKernel]
-    if p.blocks:
-        kernel = partial(BlockKernel, c, p, name, names, final)
-    elif p.lanes != "columns":
-        if p.lanes == "sum":
-            calls.append(replace(pack_columns(c, p, f"{name}_pack", names[1], temp), once=once))
-            names = names[0], calls[-1].buffers[1]
-        kernel = partial(NarrowKernel, c, p, name, names, final)
-    else:
-        kernel = partial(MainKernel, c, p, name, *_sources(c, p, name, names, temp, calls, once), final)
+    sources = None if p.blocks else _sources(c, p, name, names, temp, calls, once)
     pieces = None
     if p.chunks != 1:
         pieces = StorePartial(c, len(temps))
         temp(ext.mul(ext.mul(pieces.size, p.chunks), 4))
-    calls.append(kernel(pieces).emit())
+    if sources:
+        calls.append(TileKernel(c, p, name, *sources, final, pieces).emit())
+    else:
+        calls.append(BlockKernel(c, p, name, names, final, pieces).emit())
     if pieces:
-        calls.append(reduce_call(c, p, f"{name}_sum", pieces, final))
+        calls.append(chunk_sums(c, p, f"{name}_sum", pieces, final))
     return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
 
 
@@ -123,9 +109,8 @@ def _sources(
     c: Canonical, p: Plan, name: str, names: tuple[CallBuffer, CallBuffer], temp: Callable[[Extent], CallBuffer],
     calls: list[ContractionCall], once: bool,
 ) -> tuple[Source, Source]:  # fmt: skip
-    """How the main kernel reads its operands; adds the calls that copy them to `calls`."""
-    a = Source("bf16" if c.a.dtype is DType.BF16 else "f32", c.a.dtype.bytes, c.a.offset, names[0])
-    b = Source("bf16" if c.b.dtype is DType.BF16 else "f32", c.b.dtype.bytes, c.b.offset, names[1])
+    """How tiles read the operands; adds the calls that copy them to `calls`."""
+    a, b = in_place(c, "a", names[0]), in_place(c, "b", names[1])
     if p.dot and c.k[-1].a == 1:
         a = Source("pair", 2, c.a.offset, names[0])
     elif p.dot or p.widen:
@@ -133,7 +118,9 @@ def _sources(
         a = Source("pair" if p.dot else "f32", 4, -reach(c)[0], calls[-1].buffers[1])
     if p.pack == "call":
         calls.append(replace(pack_call(c, p, f"{name}_pack", names[1], temp), once=once))
-        b = Source("pair" if p.dot else "f32", 4, 0, calls[-1].buffers[1])
+        b = replace(b, buffer=calls[-1].buffers[1])
+    if p.pack != "none":
+        b = replace(b, form="pair" if p.dot else "f32")
     return a, b
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.tiles.accumulate import KLoop
-from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
-from habana_tf.compiler.codegen.tiles.kernels import ContractionCall
+from habana_tf.compiler.codegen.tiles.copies import Temp
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile
+from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP, Winograd
-from habana_tf.compiler.codegen.tiles.winograd_kernels import Temp, WinogradKernel
+from habana_tf.compiler.codegen.tiles.winograd_kernels import WinogradKernel
 from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, filter_back
 from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
 
@@ -134,7 +135,7 @@ class _Gradient(WinogradKernel):
         plane = w.depth * t.columns * 4
         taps = self.room(TAP * TAP * t.lanes * 4)
         source = fn.buffer(0)
-        begin_epilogue(fn, out, 1)
+        out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
         with fn.loop("%begin", "%end") as channel, fn.loop("0", str(t.columns), t.lanes) as column:
             place = fn.add(fn.mul(channel.index, t.columns), column.index)
             p = fn.ptradd(source, fn.mul(place, 4))

@@ -18,18 +18,15 @@ from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
-from habana_tf.compiler.codegen.tiles.kernels import ContractionCall, pack_call
+from habana_tf.compiler.codegen.tiles.copies import Temp, pack_call
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile
+from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
 from habana_tf.compiler.codegen.tiles.nest import TileLoops
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.tiles.winograd_transforms import Arithmetic, Patches, filter_, place_of, result
 from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_TURN
 from habana_tf.ir import extent as ext
-from habana_tf.ir.extent import Extent
-
-Temp = Callable[[Extent], CallBuffer]
-"""Makes a workspace of some bytes."""
 
 
 def convolution_calls(
@@ -131,7 +128,7 @@ class _Blocks(WinogradKernel):
         zeros, self.tile_results = self.room(self.row), self.room(OUT * OUT * self.line)
         self.filters = fn.buffer(1)
         patches = Patches(fn, w, "a", fn.buffer(0), zeros, self.row)
-        begin_epilogue(fn, self.out, 2)
+        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
         total, blocks = extent_value(fn, w.total), extent_value(fn, w.blocks)
         self.clear(zeros, self.row)
         with fn.loop("%begin", "%end") as item:
