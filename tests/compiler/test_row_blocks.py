@@ -26,6 +26,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program
 from tests.child import on_hpu
 from tests.compiler.running import compiled
+from tests.effort import THOROUGH
 
 F32, BF16 = DType.F32, DType.BF16
 SIZES = (2, 64, 3, 16, 96)
@@ -172,7 +173,8 @@ def test_probabilities_that_are_not_too_large_are_handed_over(
     assert sum(n.op is Op.CONTRACT for n in second.body.nodes()) == 5
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.part
+@settings(max_examples=30 if THOROUGH else 10, deadline=None)
 @given(
     st.tuples(st.integers(1, 3), st.integers(3, 80), st.integers(1, 4), st.integers(2, 9), st.integers(24, 70)),
     st.sampled_from(["", "causal", "given", "padding"]),

@@ -53,8 +53,8 @@ changes.undo()
 model.compile("sgd", "mse")
 assert model.jit_compile is True
 """,
-        HABANA_SIM_LOG="info",
-    )
+        imported=True, HABANA_SIM_LOG="info",
+    )  # fmt: skip
     assert done.stderr.count("jit_compile='auto' is taken as False") == 1
 
 

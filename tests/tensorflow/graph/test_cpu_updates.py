@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from habana_tf.tensorflow.graph.reasons import Reason
 from tests.child import on_hpu
+from tests.effort import some
 
 v1 = tf.compat.v1
 T = v1.train
@@ -60,9 +62,10 @@ def _start(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(1, 9).reshape(4, 2).astype(dtype) / 4, np.array([[0.5, -0.25], [1, 2]], dtype)
 
 
+@pytest.mark.part
 @on_hpu
 def test_tf1_optimizers_train_every_type_in_a_session() -> None:
-    for name, optimizer in OPTIMIZERS.items():
+    for name, optimizer in some([*OPTIMIZERS.items()], 2):
         for dtype, tolerance in TYPES.items():
 
             def build(optimizer: Any = optimizer, dtype: Any = dtype) -> tuple[Any, Any]:
@@ -77,6 +80,7 @@ def test_tf1_optimizers_train_every_type_in_a_session() -> None:
             compare(build, tolerance, (name, dtype))
 
 
+@pytest.mark.part
 @on_hpu
 def test_tf1_optimizers_train_every_type_in_a_function() -> None:
     def train(optimizer: Any, dtype: Any) -> list[np.ndarray]:
@@ -93,7 +97,7 @@ def test_tf1_optimizers_train_every_type_in_a_function() -> None:
         step()
         return [e.numpy().astype(np.float64), w.numpy().astype(np.float64)]
 
-    for name, optimizer in OPTIMIZERS.items():
+    for name, optimizer in some([*OPTIMIZERS.items()], 2, first=1):
         for dtype, tolerance in TYPES.items():
             try:
                 with tf.device("/CPU:0"):
@@ -104,12 +108,13 @@ def test_tf1_optimizers_train_every_type_in_a_function() -> None:
                 np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance, err_msg=f"{name} {dtype}")
 
 
+@pytest.mark.part
 @on_hpu
 def test_keras_legacy_optimizers_train_every_type_in_a_session() -> None:
     module = getattr(tf.keras.optimizers, "legacy", None)
     if module is None or not hasattr(module, "SGD") or "keras.src.optimizers.legacy" not in str(module.SGD):
         return  # Keras 3 has none
-    for name in LEGACY:
+    for name in some(LEGACY, 2):
         for dtype, tolerance in TYPES.items():
 
             def build(name: str = name, dtype: Any = dtype) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from tensorflow.core.framework import graph_pb2
 
 from habana_tf.tensorflow.graph import pipeline
 from habana_tf.tensorflow.graph.view import View
+from tests.effort import THOROUGH
 from tests.tensorflow.graph.harness import Item, build, inferred, read, run, v1, variable
 
 VARIABLES = ("v0", "v1", "v2")
@@ -170,8 +172,9 @@ def pruned(graph: graph_pb2.GraphDef, fetch: str) -> graph_pb2.GraphDef:
     return v1.graph_util.extract_sub_graph(graph, keep)
 
 
+@pytest.mark.part
 @given(st.lists(STEP, min_size=3, max_size=25), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150 if THOROUGH else 50, deadline=None, suppress_health_check=list(HealthCheck))
 def test_computes_the_same(steps: list[tuple[Any, ...]], function: bool, everything: bool) -> None:
     program = Program(steps)
     graph = build(program.build, cpu=program.cpu)

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.child import on_hpu
+from tests.effort import THOROUGH
 from tests.tensorflow.graph.updating import ROW, SQUARE, X, compare
 
 
@@ -132,6 +134,7 @@ def test_what_is_stored_behind_the_new_value_is_made_of_the_old_one() -> None:
         compare(product, [np.resize(a, (shape[1], shape[1]))], 1, x)
 
 
+@pytest.mark.part
 @on_hpu
 def test_random_steps() -> None:
     """Some assignments in a row, of expressions of the variables as they are then, as they were, and of the input."""
@@ -161,7 +164,7 @@ def test_random_steps() -> None:
         made = unary.get(e[0]) or binary[e[0]]
         return made(*(value(inner, x, v, before) for inner in e[1:]))
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60 if THOROUGH else 20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         st.lists(st.tuples(st.integers(0, 2), expressions), min_size=1, max_size=4),
         st.lists(expressions | st.tuples(st.just("sub"), olds, leaves), max_size=2),
