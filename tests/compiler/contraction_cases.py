@@ -15,6 +15,7 @@ from habana_tf.compiler.codegen import emit, machine
 from habana_tf.compiler.codegen.tiles.choose import block_plan
 from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
 from habana_tf.compiler.contraction import ContractSpec, Operand, Padding, accepts_guards, canonical, packable
+from habana_tf.hardware.calibration import Products
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -22,12 +23,27 @@ from habana_tf.ir.dtypes import DType
 F32, BF16 = DType.F32, DType.BF16
 
 
+@dataclass(frozen=True)
+class Told(Target):
+    """A target that multiplies bf16 as it is told, not in the way that was measured to be faster."""
+
+    way: Products = "widen"
+
+    @property
+    def bf16_products(self) -> Products:
+        return self.way
+
+
+def told(tgt: Target, way: Products) -> Target:
+    return Told(tgt.isa, tgt.avx512_bf16, tgt.llvm_cpu, tgt.llvm_features, way)
+
+
 def targets() -> list[Target]:
     """The host's own target, multiplying bf16 in either way that it has, and each lesser one."""
     levels = {Isa.AVX512: "x86-64-v4", Isa.AVX2: "x86-64-v3", Isa.PORTABLE: "x86-64"}
     found = [target()]
     if target().multiplies_bf16_pairs:
-        found = [replace(target(), products="dot"), replace(target(), products="widen")]
+        found = [told(target(), "dot"), told(target(), "widen")]
     if host().architecture == "x86_64":
         found += [Target(isa, False, name, "") for isa, name in levels.items() if isa in host().instruction_sets]
     elif host().isa is not Isa.PORTABLE:

@@ -187,7 +187,7 @@ PACKED = {
 def test_products_of_packed_operands(name: str, way: Literal["dot", "widen"], monkeypatch: pytest.MonkeyPatch) -> None:
     """What tiles could not read as it lies; they take it whichever other way was measured to be faster."""
     registers = emulate(monkeypatch)
-    code = PACKED[name]().check(replace(AMX, products=way))
+    code = PACKED[name]().check(shapes.told(AMX, way))
     assert not registers.errors
     assert code.plan is not None and code.plan.amx and code.plan.blocks
     assert registers.products and not registers.rows, "registers were not released"

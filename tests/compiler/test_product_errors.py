@@ -85,7 +85,7 @@ def test_products_of_float32(name: str) -> None:
 def test_products_of_bf16(name: str, way: str) -> None:
     if way == "dot" and not target().multiplies_bf16_pairs:
         pytest.skip("this CPU multiplies no pairs")
-    check(CASES[name](BF16), replace(target(), products=way))
+    check(CASES[name](BF16), shapes.told(target(), way))
 
 
 @pytest.mark.parametrize("name", quickly(["columns", "filter gradient", "filter gradient, strided", "rows"], 2))
@@ -118,7 +118,8 @@ def test_products_of_a_length_known_at_run_time_only(name: str, symbol: int) -> 
 def test_winograd_gradients(images: int) -> None:
     """The filter's gradient of a 3 x 3 convolution, over up to a million positions."""
     case = shapes.filter_gradient(images, 66, 32, 32, 3)
-    assert check(case, target()).plan is None, "not by Winograd's algorithm"
+    plan = check(case, target()).plan
+    assert plan is not None and plan.winograd, "not by Winograd's algorithm"
 
 
 @pytest.mark.rest

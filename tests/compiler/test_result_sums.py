@@ -127,9 +127,9 @@ def test_winograd(size: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("CHANNELS", "TILES", "SAVED", "WORK"):
         monkeypatch.setattr(winograd_module, f"WINOGRAD_{name}", 1)
     code = check_sums(shapes.padded_convolution(3, size, 32, columns, 3, 1, 1, 1, size, F32), target())
-    assert code is not None and code.plan is None
+    assert code is not None and code.plan is not None and code.plan.winograd
     gradient = check_sums(shapes.filter_gradient(8, 16, 32, 32, 3), target())
-    assert gradient is not None and gradient.plan is not None, "by its definition"
+    assert gradient is not None and gradient.plan is not None and not gradient.plan.winograd, "by its definition"
 
 
 @pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")

@@ -34,6 +34,7 @@ from tests.compiler.contraction_cases import (
     padded_convolution,
     run,
     to_bf16,
+    told,
 )
 from tests.compiler.point_cases import ScaleAndBias
 
@@ -79,7 +80,7 @@ def image_convolution(
 
 
 def by_winograd(code: ContractCode) -> bool:
-    return bool(code.calls) and code.plan is None
+    return code.plan is not None and code.plan.winograd is not None
 
 
 @pytest.mark.usefixtures("however_small")
@@ -201,10 +202,10 @@ def test_others_are_computed_by_their_definition(case: Case) -> None:
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
 def test_bf16_pairs_are_faster_where_a_cpu_multiplies_them(dtype: DType) -> None:
-    pairs = Target(Isa.AVX512, True, "x86-64-v4", "+avx512bf16", products="dot")
+    pairs = told(Target(Isa.AVX512, True, "x86-64-v4", "+avx512bf16"), "dot")
     case = convolution(16, 30, 64, 64, 3, 1, 1, dtype)
     assert (winograd(case.spec, pairs) is None) == (dtype is BF16)
-    assert winograd(case.spec, replace(pairs, products="widen")) is not None
+    assert winograd(case.spec, told(pairs, "widen")) is not None
 
 
 def test_little_code_is_preferred_for_what_takes_less_time_than_more_code() -> None:
@@ -220,7 +221,7 @@ def test_of_small_images_too_much_is_edge() -> None:
 
 def test_results_in_bf16_are_rounded_once() -> None:
     case = image_convolution((8, 12, 12), 64, 64, (1, 1, 1, 1), BF16, False)
-    widens = replace(target(), products="widen")
+    widens = told(target(), "widen")
     code = emit_contract(case.spec, widens, "kernel")
     assert by_winograd(code)
     out = np.zeros(case.reference().shape, np.uint16)

@@ -1,7 +1,7 @@
 """Kernels of products: matrix products, convolutions and their gradients, in tiles of sums.
 
     choose    spec, CPU -> plan          which tile, which loops, what is packed; numbers from `product_costs`
-    plan      the plan, as data          tiling, blocks, narrow: its parts
+    plan      the plan, as data          tiling, blocks, narrow: its parts; plan_text: written and read
     program   plan -> kernels            the calls of a product, one after the other
 
 A kernel (`kernel`) is a loop over work items around these stages; `products`, `block_kernel` and `copies` have them:

@@ -43,11 +43,11 @@ class BlockCopies(Kernel):
         size = 1
         for label in reversed(self.blocks.inside):
             self.unit_steps.insert(0, size)
-            extent = self.blocks.steps if label is self.blocks.split else label.extent
-            if chunk and label is chunk.label and label is not self.blocks.split:
+            extent = self.blocks.steps if label == self.blocks.split else label.extent
+            if chunk and label == chunk.label and label != self.blocks.split:
                 extent = chunk.size
             assert isinstance(extent, int)
-            size *= self._units(extent) if label is self.blocks.inside[-1] else extent
+            size *= self._units(extent) if label == self.blocks.inside[-1] else extent
         self.most_units = size
 
     def reserve_blocks(self) -> None:
@@ -132,7 +132,7 @@ class BlockCopies(Kernel):
     def _along(self, side: str, trips: Trips, line: int) -> list[Along]:
         found = []
         for label, trip, units in zip(self.blocks.inside, trips, self.unit_steps, strict=True):
-            last = label is self.blocks.inside[-1]
+            last = label == self.blocks.inside[-1]
             per = line if last else line * (units // self.p.amx if self.p.amx and side == "a" else units)
             extent = label.extent if isinstance(label.extent, int) else 1
             found.append(Along(getattr(label, side), trip, per, math.gcd(self.blocks.steps, extent, self.chunk)))
@@ -198,7 +198,7 @@ class BlockCopies(Kernel):
                 self.pack_a.pack(Across(step, count, least, most), along, p, q, now)
                 return
             label, extent = outer[0]
-            size = size_of(x for x, _ in labels[labels.index(outer[0]) + 1 :] if x is not t.split)
+            size = size_of(x for x, _ in labels[labels.index(outer[0]) + 1 :] if x != t.split)
             trip, _ = self._count(cursor, label, extent)
             with repeat(fn, trip, [("ptr", p), ("ptr", q), *(("i64", v) for v in values)]) as turns:
                 x, y, *carried = turns.carried
@@ -212,7 +212,7 @@ class BlockCopies(Kernel):
     def _count(self, cursor: Cursor, label: Label | None, most: int) -> tuple[Value, int]:
         """The extent of a label in this tile, and the least in any tile."""
         fn, t = self.fn, self.t
-        if label is None or label is not t.split:
+        if label is None or label != t.split:
             return str(most), most
         if not isinstance(label.extent, int):
             left = fn.sub(self.number(label.extent), cursor.starts[label.key])
@@ -244,7 +244,7 @@ class BlockCopies(Kernel):
             assert dim.label is not None
             low, _ = self.range(dim, cursor)
             index = cursor.row_tile if dim.kind == "rows" else cursor.starts[dim.label.key]
-            most = next((d.size for d in self.p.dims if d.kind == "block" and d.label is dim.label), nominal(dim.count))
+            most = next((d.size for d in self.p.dims if d.kind == "block" and d.label == dim.label), nominal(dim.count))
             number = fn.add(fn.mul(number, most), fn.sub(index, low))
         return number
 

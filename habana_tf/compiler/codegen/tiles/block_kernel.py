@@ -137,8 +137,8 @@ class BlockKernel(BlockCopies):
         for label in (*self.blocks.outer, *([split] if split else [])):
             n = label.extent if isinstance(label.extent, int) else (SUM_BLOCKS + 1) * steps
             chunk = self.p.chunk
-            n = min(n, chunk.size) if chunk and chunk.label is label else n
-            count *= -(-n // (steps if label is split else 1))
+            n = min(n, chunk.size) if chunk and chunk.label == label else n
+            count *= -(-n // (steps if label == split else 1))
         return count
 
     def _kept_together(self) -> int:

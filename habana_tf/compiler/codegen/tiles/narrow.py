@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from habana_tf.compiler.codegen.tiles.tiling import Tiling, size_of, split_rows
+from habana_tf.compiler.codegen.tiles.tiling import Tiling, row_tiles, size_of, split_rows
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.product_costs import (
     NARROW_COLUMNS,
@@ -63,4 +63,4 @@ def narrow_tiling(c: Canonical, target: Target, lanes: LaneAxis) -> Tiling:
     tiles = next((whole // v for v in range(most, most // 2, -1) if not rest and whole % v == 0), 0)
     tiles = tiles or -(-row.extent // (most * target.lanes))
     size = -(-row.extent // tiles)
-    return Tiling((), row, size, tiles, tiles - (tiles * size - row.extent), 1, 1, target.lanes, columns)
+    return Tiling((), row, size, *row_tiles(row.extent, size), 1, 1, target.lanes, columns)

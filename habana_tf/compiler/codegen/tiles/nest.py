@@ -138,13 +138,13 @@ class TileLoops:
 
     def trip(self, cursor: Cursor, label: Label) -> int | Value:
         """The trip count of a label of the sum."""
-        if label is cursor.chunk_label:
+        if label == cursor.chunk_label:
             return cursor.chunk_trip
         return label.extent if isinstance(label.extent, int) else self.number(label.extent)
 
     def most(self, cursor: Cursor, label: Label) -> int:
         """An upper bound of the trip count; more than a block's for a symbolic one."""
-        if label is cursor.chunk_label:
+        if label == cursor.chunk_label:
             assert self.p.chunk is not None
             return self.p.chunk.size
         return label.extent if isinstance(label.extent, int) else SUM_STEPS + 1
@@ -152,7 +152,7 @@ class TileLoops:
     def multiple(self, cursor: Cursor, label: Label) -> int:
         """A number that the trip count is a multiple of."""
         extent = label.extent if isinstance(label.extent, int) else 1
-        return math.gcd(extent, self.p.chunk.size) if label is cursor.chunk_label and self.p.chunk else extent
+        return math.gcd(extent, self.p.chunk.size) if label == cursor.chunk_label and self.p.chunk else extent
 
     def _positive(self, x: Value) -> Value:
         """max(x, 0)."""

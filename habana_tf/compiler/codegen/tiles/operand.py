@@ -52,7 +52,7 @@ def packed_panels(c: Canonical, p: Plan) -> PackedPanels:
     for label in reversed(c.k):
         assert isinstance(size, int)  # only the first label's extent may be symbolic, and it is in no stride
         steps.insert(0, size)
-        size = ext.mul(ext.ceil_div(label.extent, unit) if label is c.k[-1] else label.extent, size)
+        size = ext.mul(ext.ceil_div(label.extent, unit) if label == c.k[-1] else label.extent, size)
     return PackedPanels(unit, line, tuple(steps), size)
 
 

@@ -30,7 +30,7 @@ def guarded(
     for number, guard in enumerate(kernel.c.a.guards):
         k, m = sorted((x for x in kernel.c.labels() if x.guards[number]), key=lambda x: x.kind)
         i = kernel.c.k.index(k)
-        if m in kernel.t.whole or (m is kernel.t.split and kernel.t.size > 1):
+        if m in kernel.t.whole or (m == kernel.t.split and kernel.t.size > 1):
             loops[i] = _by_row(kernel, cursor, size, unit, loops[i], guard, m, m.guards[number], k.guards[number])
         else:
             loops[i], a, b = _from_to(kernel, cursor, loops[i], guard, m, k, number, a, b)
@@ -58,7 +58,7 @@ def _by_row(
 ) -> KLoop:
     """Positions along the tile's rows: per offset and row, inside, outside, or a run-time predicate."""
     fn = kernel.fn
-    starts = row_starts(kernel.t, size) if m is kernel.t.split else [0]
+    starts = row_starts(kernel.t, size) if m == kernel.t.split else [0]
     known: dict[tuple[int, int], bool | tuple[Value, Value]] = {}
 
     def state(offset: int, row: int) -> bool | tuple[Value, Value]:

@@ -12,6 +12,7 @@ from typing import Literal
 from habana_tf.compiler.codegen.tiles.blocks import Blocks
 from habana_tf.compiler.codegen.tiles.narrow import LaneAxis
 from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling
+from habana_tf.compiler.codegen.tiles.winograd import Winograd
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import ITEM_WORK, SUMMED_ITEM_ROWS, THREAD_WORK
 from habana_tf.ir import extent as ext
@@ -32,11 +33,11 @@ class Plan:
     pack: Packing
     """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (by a separate call); of both
     operands: "blocks"."""
-    dot: bool
+    dot: bool = False
     """Whether bf16 dot products are used, on pairs along the last k label."""
-    widen: bool
+    widen: bool = False
     """Whether a (bf16) is converted to fp32 by a separate call; otherwise loads widen it (without dot products)."""
-    chunks: Extent
+    chunks: Extent = 1
     amx: int = 0
     """Pairs per step of AMX products; 0: sums in vector registers."""
     compact: bool = False
@@ -48,6 +49,8 @@ class Plan:
     """Whether a exceeds a core's own cache."""
     masks_halves: bool = False
     """Of the CPU, see `Target`."""
+    winograd: Winograd | None = None
+    """The convolution, if Winograd's algorithm computes it; its tiling is that of the transformed filter then."""
 
     @property
     def chunk(self) -> Dim | None:
@@ -57,6 +60,10 @@ class Plan:
     @property
     def grid(self) -> Extent:
         return ext.product(d.count for d in self.dims[: self.grid_dims])
+
+
+def by_winograd(w: Winograd) -> Plan:
+    return Plan(w.tiling, (), 0, 1, "call", winograd=w)
 
 
 def in_groups(p: Plan) -> Plan:

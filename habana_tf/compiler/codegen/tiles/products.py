@@ -86,7 +86,7 @@ class TileKernel(Kernel):
         loops = []
         for label, step in zip(c.k, b_steps, strict=True):
             trip, rest, a_step, most = self.trip(cursor, label), 0, label.a * self.a.unit, self.most(cursor, label)
-            if label is c.k[-1] and unit > 1:
+            if label == c.k[-1] and unit > 1:
                 a_step, step, most = a_step * unit, step * (unit // self.layout.unit), most // unit
                 if isinstance(trip, int):
                     trip, rest = divmod(trip, unit)

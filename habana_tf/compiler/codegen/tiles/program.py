@@ -8,9 +8,9 @@
     pack filter  transform it  main: blocks of tiles -> epilogue           a 3 x 3 convolution by Winograd's algorithm
     main: blocks of partial sums; reduce: in fixed order, transformed back -> epilogue          its filter's gradient
 
-`winograd` chooses Winograd's algorithm, `choose` the plan otherwise. `copies` has the calls that copy operands,
-`products` and `block_kernel` those that multiply. Products and sums are fp32 (fused multiply-adds if the CPU has them);
-a bf16 result is rounded once.
+`chosen` gives the plan that is thought to be fastest; `plan_text` writes and reads one. `copies` has the calls that
+copy operands, `products` and `block_kernel` those that multiply. Products and sums are fp32 (fused multiply-adds if the
+CPU has them); a bf16 result is rounded once.
 
 Invariants: results depend on the spec and the target, never on the number of threads or the grid; nothing outside the
 operands' index ranges is read (bf16 pairs are two neighbours that both are in range).
@@ -28,9 +28,9 @@ from habana_tf.compiler.codegen.tiles.copies import pack_call, reach, spread_cal
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial, StoreResult
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
 from habana_tf.compiler.codegen.tiles.operand import Source, in_place
-from habana_tf.compiler.codegen.tiles.plan import Plan, in_groups
+from habana_tf.compiler.codegen.tiles.plan import Plan, by_winograd, in_groups
 from habana_tf.compiler.codegen.tiles.products import TileKernel, chunk_sums
-from habana_tf.compiler.codegen.tiles.winograd import Winograd, winograd
+from habana_tf.compiler.codegen.tiles.winograd import winograd
 from habana_tf.compiler.codegen.tiles.winograd_gradient import gradient_calls
 from habana_tf.compiler.codegen.tiles.winograd_kernels import convolution_calls
 from habana_tf.compiler.contraction import Canonical, ContractSpec, accepts_guards, canonical
@@ -43,7 +43,7 @@ from habana_tf.ir.extent import Extent
 class ContractCode:
     """The calls, to be run one after the other; temps: workspace sizes in bytes.
 
-    plan: None for an empty result, which has no calls, and for Winograd's algorithm.
+    plan: None for an empty result, which has no calls.
     """
 
     calls: tuple[ContractionCall, ...]
@@ -68,16 +68,19 @@ def emit_contract(
         return ContractCode((), (), None)
     once = bool(invariant) and invariant[0 if c.swapped else 1]
     sums = epilogue.sums if epilogue else None
-    made = None if cut else winograd(spec, target, compact)
-    if made and not (made.gradient and sums):
-        return _by_winograd(made, name, epilogue or StoreResult(made.c, target.rounds_to_bf16), once)
-    p = replace(cut or plan(c, target, compact and not sums, once), masks_halves=target.masks_halves)
-    if sums:
-        p = in_groups(p)
+    p = cut or chosen(spec, target, compact, once, bool(sums))
+    p = replace(in_groups(p) if sums else p, masks_halves=target.masks_halves)
+    c = p.winograd.c if p.winograd else c
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
-    calls: list[ContractionCall] = []
     temps, temp = _temporaries(sums)
     names: tuple[CallBuffer, CallBuffer] = ("b", "a") if c.swapped else ("a", "b")
+    if p.winograd:
+        if p.winograd.gradient:
+            calls = gradient_calls(p, name, names, temp, final)
+        else:
+            calls = convolution_calls(p, name, names, temp, final, once)
+        return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
+    calls = []
     sources = None if p.blocks else _sources(c, p, name, names, temp, calls, once)
     pieces = None
     if p.chunks != 1:
@@ -90,6 +93,14 @@ def emit_contract(
     if pieces:
         calls.append(chunk_sums(c, p, f"{name}_sum", pieces, final))
     return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
+
+
+def chosen(spec: ContractSpec, target: Target, compact: bool = False, once: bool = False, sums: bool = False) -> Plan:
+    """The plan that is thought to be fastest. once: b is loop-invariant; sums: the epilogue adds up columns."""
+    w = winograd(spec, target, compact)
+    if w and not (w.gradient and sums):
+        return by_winograd(w)
+    return plan(canonical(spec), target, compact and not sums, once)
 
 
 def _temporaries(sums: ResultSums | None) -> tuple[list[Extent], Callable[[Extent], tuple[str, int]]]:
@@ -132,13 +143,3 @@ def _summed(code: ContractCode, name: str, sums: ResultSums | None) -> ContractC
     total = sums.total(f"{name}_total")
     call = ContractionCall(total.function, (sums.buffer, *total.results), total.grid, total.grain)
     return replace(code, calls=(*code.calls, call), temps=(sums.nbytes, *code.temps[1:]))
-
-
-def _by_winograd(w: Winograd, name: str, epilogue: Epilogue, once: bool) -> ContractCode:
-    temps, temp = _temporaries(epilogue.sums)
-    names = ("b", "a") if w.c.swapped else ("a", "b")
-    if w.gradient:
-        calls = gradient_calls(w, name, names, temp, epilogue)
-    else:
-        calls = convolution_calls(w, name, names, temp, epilogue, once)
-    return _summed(ContractCode(tuple(calls), tuple(temps), None), name, epilogue.sums)

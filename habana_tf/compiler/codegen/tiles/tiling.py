@@ -99,7 +99,7 @@ def loops_over(labels: Iterable[Label]) -> list[Dim]:
 
 def row_loops(c: Canonical, t: Tiling) -> list[Dim]:
     """The loops over row tiles."""
-    around = loops_over(x for x in c.m if x not in t.whole and x is not t.split)
+    around = loops_over(x for x in c.m if x not in t.whole and x != t.split)
     return [*around, Dim("rows", t.tiles, t.split)] if t.split else around
 
 
@@ -175,13 +175,20 @@ def split_rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...
             continue
         size = most // rows
         if not isinstance(n, int):
-            count = ext.ceil_div(n, size)
-            return tuple(whole), label, size, count, count
-        tiles = -(-n // size)
-        size = -(-n // tiles)
-        again = tiles * size - n
-        return tuple(whole), label, size, tiles, tiles if compact and again <= n * COMPACT_REPEATED else tiles - again
+            return tuple(whole), label, size, *row_tiles(n, size)
+        size = -(-n // -(-n // size))
+        again = -(-n // size) * size - n
+        return tuple(whole), label, size, *row_tiles(n, size, compact and again <= n * COMPACT_REPEATED)
     return tuple(whole), None, 1, 1, 1
+
+
+def row_tiles(extent: Extent, size: int, overlapping: bool = False) -> tuple[Extent, Extent]:
+    """The number of tiles of `size` and size - 1 that make an extent, and of those of `size`: all, if the last one may
+    overlap the one before."""
+    tiles = ext.ceil_div(extent, size)
+    if overlapping or not isinstance(extent, int) or not isinstance(tiles, int):
+        return tiles, tiles
+    return tiles, tiles - (tiles * size - extent)
 
 
 def amx_tiling(c: Canonical, engine: TileEngine, compact: bool, packed: bool = False) -> Tiling:

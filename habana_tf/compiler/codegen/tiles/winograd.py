@@ -92,7 +92,7 @@ class Winograd:
 
     gradient: whether it is the filter's gradient. image: the label of images, if there are several; channel: of the
     image's channels. rows: of the register tile. channels, panels, tiles: per block. chunks: parts of the tiles whose
-    sums are added up afterwards (gradients only). masks_halves: of the CPU, see `Target`.
+    sums are added up afterwards (gradients only).
     """
 
     c: Canonical
@@ -106,7 +106,6 @@ class Winograd:
     channels: int
     panels: int
     tiles: int
-    masks_halves: bool
     chunks: int = 1
 
     @property
@@ -137,7 +136,17 @@ class Winograd:
 def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winograd | None:
     """A contraction as a convolution by Winograd's algorithm; None if it is no such convolution, if that is not faster,
     or if it does not pay for its code (compact: prefer little code, see `choose`)."""
-    if target.vector_bytes < 32 or _in_pairs(spec, target):
+    found = None if _in_pairs(spec, target) else as_convolution(spec, target)
+    if found is None:
+        return None
+    work = size_of(found.c.m) * size_of(found.c.k) * found.tiling.panels * found.tiling.vectors
+    enough = nominal(found.total) >= (WINOGRAD_GRADIENT_TILES if found.gradient else WINOGRAD_TILES)
+    return found if enough and work > (COMPACT_WORK if compact else WINOGRAD_WORK) else None
+
+
+def as_convolution(spec: ContractSpec, target: Target) -> Winograd | None:
+    """A contraction as a convolution by Winograd's algorithm, whether or not there is work enough for it."""
+    if target.vector_bytes < 32:
         return None
     try:
         c = canonical(spec, joined=False)
@@ -148,9 +157,7 @@ def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winog
     for gradient, inner, outer in ((False, c.k, c.m), (True, c.m, c.k)):
         found = _convolution(c, gradient, inner, outer, target)
         if found:
-            work = size_of(c.m) * size_of(c.k) * found.tiling.panels * found.tiling.vectors
-            enough = nominal(found.total) >= (WINOGRAD_GRADIENT_TILES if gradient else WINOGRAD_TILES)
-            return found if enough and work > (COMPACT_WORK if compact else WINOGRAD_WORK) else None
+            return found
     return None
 
 
@@ -183,7 +190,7 @@ def _convolution(
     if down.saved * across.saved < WINOGRAD_SAVED:
         return None
     image = images[0] if images else None
-    made = Winograd(c, gradient, image, channel, down, across, _tiling(c, lanes), 0, 0, 0, 0, target.masks_halves)
+    made = Winograd(c, gradient, image, channel, down, across, _tiling(c, lanes), 0, 0, 0, 0)
     return (_cut_gradient if gradient else _cut)(made, target)
 
 

@@ -16,25 +16,29 @@ from habana_tf.compiler.codegen.tiles.accumulate import KLoop
 from habana_tf.compiler.codegen.tiles.copies import Temp
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
-from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP, Winograd
+from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP
 from habana_tf.compiler.codegen.tiles.winograd_kernels import WinogradKernel
 from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, filter_back
 from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
 
 
 def gradient_calls(
-    w: Winograd, name: str, names: tuple[CallBuffer, CallBuffer], temp: Temp, out: Epilogue
+    p: Plan, name: str, names: tuple[CallBuffer, CallBuffer], temp: Temp, out: Epilogue
 ) -> list[ContractionCall]:
     """The calls: the sums, and the gradient from them. names: the buffers of the image and of the result's gradient."""
+    w = p.winograd
+    assert w is not None
     sums = temp(w.chunks * ELEMENTS * w.depth * w.c.columns * 4)
-    return [_Sums(w, name).emit(names, sums), _Gradient(w, f"{name}_sum").emit(sums, out)]
+    return [_Sums(p, name).emit(names, sums), _Gradient(p, f"{name}_sum").emit(sums, out)]
 
 
 class _Sums(WinogradKernel):
     """Sums over the tiles of a chunk, for a block of channels by a block of columns."""
 
-    def __init__(self, w: Winograd, name: str) -> None:
-        super().__init__(w, name)
+    def __init__(self, p: Plan, name: str) -> None:
+        super().__init__(p, name)
+        w = self.w
         self.tall = -(-w.channels // w.rows) * w.rows
         # Register tiles may exceed the last channel, by less than a vector.
         self.row = -(-self.tall // self.t.lanes) * self.t.lanes * 4

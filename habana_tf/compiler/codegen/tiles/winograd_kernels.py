@@ -30,20 +30,17 @@ from habana_tf.ir import extent as ext
 
 
 def convolution_calls(
-    w: Winograd, name: str, names: tuple[CallBuffer, CallBuffer], temp: Temp, out: Epilogue, once: bool
+    p: Plan, name: str, names: tuple[CallBuffer, CallBuffer], temp: Temp, out: Epilogue, once: bool
 ) -> list[ContractionCall]:
     """The calls: packing of the filter, its transformation, the blocks. names: the buffers of image and filter; once:
     the filter is loop-invariant."""
-    packed = pack_call(w.c, packing(w), f"{name}_pack", names[1], temp)
+    w = p.winograd
+    assert w is not None
+    packed = pack_call(w.c, p, f"{name}_pack", names[1], temp)
     filters = temp(ELEMENTS * w.tiling.panels * w.depth * w.tiling.width * 4)
     transform = _filters(w, f"{name}_filters", packed.buffers[1], filters)
     before = [replace(call, once=once) for call in (packed, transform)]
-    return [*before, _Blocks(w, name, (names[0], filters), out).emit()]
-
-
-def packing(w: Winograd) -> Plan:
-    """How the filter is packed before it is transformed."""
-    return Plan(w.tiling, (), 0, 1, "call", False, False, 1, masks_halves=w.masks_halves)
+    return [*before, _Blocks(p, name, (names[0], filters), out).emit()]
 
 
 def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> ContractionCall:
@@ -68,9 +65,10 @@ def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> 
 class WinogradKernel(TileLoops):
     """Base of the two kernels: memory on the stack, and register tiles."""
 
-    def __init__(self, w: Winograd, name: str) -> None:
-        super().__init__(w.c, packing(w), name)
-        self.w = w
+    def __init__(self, p: Plan, name: str) -> None:
+        assert p.winograd is not None
+        self.w = w = p.winograd
+        super().__init__(w.c, p, name)
         self.m = Arithmetic(self.fn, self.t.lanes)
         self.columns = w.panels * self.t.width
         self.line = self.columns * 4
@@ -115,8 +113,9 @@ class WinogradKernel(TileLoops):
 class _Blocks(WinogradKernel):
     """Computes blocks of tiles by blocks of columns and passes them to the epilogue."""
 
-    def __init__(self, w: Winograd, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue) -> None:
-        super().__init__(w, name)
+    def __init__(self, p: Plan, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue) -> None:
+        super().__init__(p, name)
+        w = self.w
         self.operands, self.out = operands, out
         self.many = w.channels < w.depth
         self.row = w.channels * 4
