@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import ceil, floor, log2, log10
 
 from habana_tf.cli.output import moment
-from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
+from habana_tf.cli.recipes.page.frame import Frame
+from habana_tf.cli.recipes.page.markup import Markup, tag, tip
 from habana_tf.reports.units import duration, size
 
-_WIDTH, _HEIGHT = 370, 180
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 28
+_FRAME = Frame(370, 180, left=56, right=8, top=10, bottom=28)
 
 
 @dataclass(frozen=True)
@@ -39,64 +39,53 @@ class RunCounts:
 def compile_times(made: Sequence[CreatedRecipe]) -> Markup:
     """A bar per recipe in the order in which they came; the height is its compile time."""
     top = max((m.compile_seconds for m in made), default=0.0) or 1.0
-    step = (_WIDTH - _LEFT - _RIGHT) / max(len(made), 1)
     bars = [
-        _bar(_LEFT + k * step, step, 0, m.compile_seconds / top, "spent",
+        _bar(k, len(made), 0, m.compile_seconds / top, "spent",
              f"{m.name}: {duration(m.compile_seconds)}, {moment(m.created)}")
         for k, m in enumerate(made)
     ]  # fmt: skip
-    label = "compile time of each recipe in order of creation"
-    return svg(_WIDTH, _HEIGHT, *_axis(top, duration), *bars, *_ends(made), label=label)
+    ends = _ends([m.created for m in made])
+    return _FRAME.drawn(*_axis(top, duration), *bars, *ends, label="compile time of each recipe in order of creation")
 
 
 def growth(made: Sequence[CreatedRecipe]) -> Markup:
     """The sum of the file sizes of what is there now, over the time of creation."""
-    if not made:
-        return svg(_WIDTH, _HEIGHT, *_axis(1, size), label="size over time")
-    first, last = made[0].created, made[-1].created
+    first, last = (made[0].created, made[-1].created) if made else (0.0, 0.0)
     span = (last - first) or 1.0
-    total = sum(m.file_bytes for m in made)
-    inner = _WIDTH - _LEFT - _RIGHT
-    points, marks, so_far = [(float(_LEFT), 0.0)], [], 0
+    total = sum(m.file_bytes for m in made) or 1
+    points, marks, so_far = [(0.0, 0.0)], [], 0
     for m in made:
-        x = _LEFT + inner * (m.created - first) / span
-        points.append((x, so_far / total))
+        at = (m.created - first) / span
+        points.append((at, so_far / total))
         so_far += m.file_bytes
-        points.append((x, so_far / total))
+        points.append((at, so_far / total))
         text = f"{m.name}: {size(m.file_bytes)}, then {size(so_far)} in all, {moment(m.created)}"
-        marks.append(tag("circle", tip(text), cx=x, cy=_y(so_far / total), r=2.5, class_="dot"))
-    points.append((float(_WIDTH - _RIGHT), 1.0))
-    line = " ".join(f"{x:.1f},{_y(y):.1f}" for x, y in points)
-    area = f"{_LEFT},{_y(0):.1f} {line} {_WIDTH - _RIGHT},{_y(0):.1f}"
-    shapes = [tag("polygon", points=area, class_="area"), tag("polyline", points=line, class_="line"), *marks]
-    axis = _axis(total, size, binary=True)
-    return svg(_WIDTH, _HEIGHT, *axis, *shapes, *_ends(made), label="size of the recipes over time")
+        x, y = _FRAME.x(at), _FRAME.y(so_far / total)
+        marks.append(tag("circle", tip(text), cx=x, cy=y, r=2.5, class_="dot"))
+    points.append((1.0, so_far / total))
+    shapes = [*_axis(total, size, binary=True), _FRAME.curve(points, "area"), _FRAME.curve(points), *marks]
+    return _FRAME.drawn(*shapes, *_ends([m.created for m in made]), label="size of the recipes over time")
 
 
 def history(runs: Sequence[RunCounts]) -> Markup:
     """A bar per run: what it found, and above it what it missed."""
     top = max((run.hits + run.misses for run in runs), default=0) or 1
-    step = (_WIDTH - _LEFT - _RIGHT) / max(len(runs), 1)
     bars = []
     for k, run in enumerate(runs):
-        x = _LEFT + k * step
         text = (f"{run.name}, {moment(run.began)}: {run.hits} hits, {run.misses} misses, "
                 f"{duration(run.spent)} spent, {duration(run.saved)} saved")  # fmt: skip
-        bars.append(_bar(x, step, 0, run.hits / top, "hit", text))
-        bars.append(_bar(x, step, run.hits / top, run.misses / top, "miss", text))
-    axis = _axis(top, lambda n: f"{n:.3g}")
-    return svg(_WIDTH, _HEIGHT, *axis, *bars, *_ends(runs), label="hits and misses of each run")
+        bars.append(_bar(k, len(runs), 0, run.hits / top, "hit", text))
+        bars.append(_bar(k, len(runs), run.hits / top, run.misses / top, "miss", text))
+    ends = _ends([run.began for run in runs])
+    return _FRAME.drawn(*_axis(top, lambda n: f"{n:.3g}"), *bars, *ends, label="hits and misses of each run")
 
 
-def _bar(x: float, step: float, start: float, height: float, kind: str, text: str) -> Markup:
-    width = min(max(step * 0.8, 0.5), 40)
-    x += (step - width) / 2
-    top = _y(start + height)
-    return tag("rect", tip(text), x=x, y=top, width=width, height=max(_y(start) - top, 0.0), class_=kind)
-
-
-def _y(part: float) -> float:
-    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - part)
+def _bar(number: int, count: int, start: float, height: float, kind: str, text: str) -> Markup:
+    """One of so many side by side, from a part of the height on."""
+    step = _FRAME.x(1 / count) - _FRAME.left
+    width, top = min(max(step * 0.8, 0.5), 40), _FRAME.y(start + height)
+    x = _FRAME.left + number * step + (step - width) / 2
+    return tag("rect", tip(text), x=x, y=top, width=width, height=max(_FRAME.y(start) - top, 0.0), class_=kind)
 
 
 def _axis(top: float, form: Callable[[float], str], binary: bool = False) -> list[Markup]:
@@ -104,22 +93,13 @@ def _axis(top: float, form: Callable[[float], str], binary: bool = False) -> lis
     raw = top / 4
     power = 10.0 ** floor(log10(raw))
     step = 2.0 ** ceil(log2(raw)) if binary else next(power * m for m in (1, 2, 5, 10) if power * m >= raw)
-    marks: list[Markup] = []
-    value = 0.0
-    while value <= top * 1.0001:
-        marks += level(form(value), _y(value / top), _LEFT, _WIDTH - _RIGHT)
-        value += step
-    return marks
+    count = int(top * 1.0001 / step) + 1
+    return [shape for k in range(count) for shape in _FRAME.level(form(k * step), k * step / top)]
 
 
-def _ends(things: Sequence[CreatedRecipe | RunCounts]) -> list[Markup]:
+def _ends(times: Sequence[float]) -> list[Markup]:
     """Labels with the first and the last time."""
-    times = [t.created if isinstance(t, CreatedRecipe) else t.began for t in things]
     if not times:
-        return [tag("text", "nothing yet", x=_WIDTH / 2, y=_HEIGHT / 2, text_anchor="middle", class_="label")]
-    ends = [tag("text", moment(times[0]), x=_LEFT, y=_HEIGHT - 10, class_="label")]
-    if len(times) > 1:
-        ends.append(
-            tag("text", moment(times[-1]), x=_WIDTH - _RIGHT, y=_HEIGHT - 10, text_anchor="end", class_="label")
-        )
-    return ends
+        return [tag("text", "nothing yet", x=_FRAME.x(0.5), y=_FRAME.y(0.5), text_anchor="middle", class_="label")]
+    last = [_FRAME.below(moment(times[-1]), 1, 18, "end")] if len(times) > 1 else []
+    return [_FRAME.below(moment(times[0]), 0, 18, "start"), *last]

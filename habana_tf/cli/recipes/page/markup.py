@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
 
@@ -54,16 +54,24 @@ def figure(caption: str, picture: Markup) -> Markup:
     return tag("figure", tag("figcaption", caption), picture)
 
 
-def table(columns: Sequence[str], right: Collection[str], rows: Iterable[Markup]) -> Markup:
-    """A table. right: the columns that are aligned to the right. rows: `tr` elements."""
+def table(
+    columns: Sequence[str], right: Collection[str], rows: Iterable[Sequence[str]], classes: Mapping[str, str] = {},
+    tall: bool = False,
+) -> Markup:  # fmt: skip
+    """A table that scrolls where it is wide. right: columns that are aligned to the right; classes: of the cells of
+    others. A row with fewer cells is of something wrong, and its last cell takes the rest. tall: it scrolls down, too.
+    """
+    kinds = ["n" if name in right else classes.get(name) for name in columns]
     heading = tag("tr", *(tag("th", name, class_="n" if name in right else None) for name in columns))
-    return tag("div", tag("table", tag("thead", heading), tag("tbody", *rows)), class_="wide")
-
-
-def level(text: str, y: float, left: float, right: float) -> list[Markup]:
-    """A horizontal line of a chart, with its label on the left."""
-    line = tag("line", x1=left, x2=right, y1=y, y2=y, class_="grid")
-    return [line, tag("text", text, x=left - 6, y=y + 4, text_anchor="end", class_="label")]
+    lines = []
+    for row in rows:
+        wide = len(columns) - len(row) + 1
+        cells = [tag("td", text, class_=kind) for text, kind in zip(row, kinds, strict=False)]
+        if wide > 1:
+            cells[-1] = tag("td", row[-1], colspan=wide)
+        lines.append(tag("tr", *cells, class_="bad" if wide > 1 else None))
+    made = tag("table", tag("thead", heading), tag("tbody", *lines))
+    return tag("div", made, class_="wide tall" if tall else "wide")
 
 
 def tip(text: str) -> Markup:

@@ -106,10 +106,7 @@ def _tables(facts: Facts) -> list[Markup]:
     rows = sorted(facts.rows, key=lambda row: -row.last_used)
     several, single = [r for r in rows if op_count(r) != 1], [r for r in rows if op_count(r) == 1]
     drawn = {header(d.row)["digest"] for d in facts.drawn}
-    bad = [
-        tag("tr", tag("td", "unusable"), tag("td", f"{row.path}: {row.problem}", colspan=8), class_="bad")
-        for row in facts.unusable
-    ]
+    bad = [("unusable", f"{row.path}: {row.problem}") for row in facts.unusable]
     tables = [_table([*(_line(row, drawn) for row in several), *bad])]
     if single:
         summary = tag("summary", f"{len(single)} recipes of single ops (eager code)")
@@ -121,13 +118,12 @@ def _runs(facts: Facts) -> list[Markup]:
     """The figures behind the chart of runs, the last run first."""
     if not facts.runs:
         return []
-    lines = []
-    for run in reversed(facts.runs):
-        figures = (str(run.hits), str(run.misses), duration(run.spent), duration(run.saved))
-        cells = [tag("td", text, class_="n") for text in figures]
-        lines.append(tag("tr", tag("td", run.name), tag("td", moment(run.began), class_="whole"), *cells))
-    numbers = ("hits", "misses", "spent", "saved")
-    shown = tag("div", table(("run", "began", *numbers), numbers, lines), class_="wide")
+    lines = [
+        (run.name, moment(run.began), str(run.hits), str(run.misses), duration(run.spent), duration(run.saved))
+        for run in reversed(facts.runs)
+    ]
+    names = ("run", "began", "hits", "misses", "spent", "saved")
+    shown = table(names, names[2:], lines, {"began": "whole"})
     return [tag("details", tag("summary", f"{len(lines)} runs in figures"), shown)]
 
 
@@ -145,36 +141,32 @@ def _kernels(kernels: Sequence[dict[str, Any]], ops: Sequence[contents.ClusterOp
         figures = (amount(k["flops"], operations), amount(k["bytes"], size), least[number],
                    f"{times[number] / whole:.1%}" if whole else "-")  # fmt: skip
         lines.append(
-            tag("tr", tag("td", str(number), class_="n"), tag("td", f"{k['engine']} {k['does']}", class_="whole"),
-                tag("td", "[" + ",".join(map(str, k["shape"])) + "]"), tag("td", counted(k["fused"]), class_="prose"),
-                *(tag("td", text, class_="n") for text in figures), tag("td", layers))
+            (str(number), f"{k['engine']} {k['does']}", "[" + ",".join(map(str, k["shape"])) + "]",
+             counted(k["fused"]), *figures, layers)
         )  # fmt: skip
-    numbers = ("kernel", "flops", "bytes", "at least", "share")
-    names = ("kernel", "engine", "over", "fused", *numbers[1:], "layers")
-    return tag("div", table(names, numbers, lines), class_="wide tall")
+    names = ("kernel", "engine", "over", "fused", "flops", "bytes", "at least", "share", "layers")
+    return table(names, {"kernel", *names[4:8]}, lines, {"engine": "whole", "fused": "prose"}, tall=True)
 
 
-def _table(lines: Sequence[Markup]) -> Markup:
+def _table(rows: Sequence[Sequence[str]]) -> Markup:
     names = ("name", "key", "type", "work", "inputs", "kernels", "size", "compile time", "last use")
-    return tag("div", table(names, ("size", "compile time"), lines), class_="wide")
+    return table(names, names[6:8], rows, {"key": "key", "kernels": "whole", "last use": "whole"})
 
 
-def _line(row: Listed, drawn: set[str]) -> Markup:
+def _line(row: Listed, drawn: set[str]) -> tuple[str, ...]:
     of = header(row)
     key = of["digest"][:KEY_DIGITS]
-    name: str = tag("a", of["name"], href=f"#{key}") if of["digest"] in drawn else of["name"]
     kernels = of.get("kernels") or {}
-    return tag(
-        "tr",
-        tag("td", name),
-        tag("td", key, class_="key"),
-        tag("td", precision(row)),
-        tag("td", f"cannot be compiled: {of['failure']}" if "failure" in of else shortened(worked(row), 70)),
-        tag("td", shortened(of.get("takes", ""), 50)),
-        tag("td", ", ".join(f"{n} {engine}" for engine, n in kernels.items() if n), class_="whole"),
-        tag("td", size(row.file_bytes), class_="n"),
-        tag("td", duration(of["compile_seconds"]), class_="n"),
-        tag("td", moment(row.last_used), class_="whole"),
+    return (
+        tag("a", of["name"], href=f"#{key}") if of["digest"] in drawn else of["name"],
+        key,
+        precision(row),
+        f"cannot be compiled: {of['failure']}" if "failure" in of else shortened(worked(row), 70),
+        shortened(of.get("takes", ""), 50),
+        ", ".join(f"{n} {engine}" for engine, n in kernels.items() if n),
+        size(row.file_bytes),
+        duration(of["compile_seconds"]),
+        moment(row.last_used),
     )
 
 

@@ -157,8 +157,4 @@ def _table(
     title: str, said: str, names: Sequence[str], right: Collection[str], rows: Sequence[Sequence[str]]
 ) -> list[Markup]:
     """right: names of columns that are aligned to the right."""
-    if not rows:
-        return []
-    side = ["n" if name in right else None for name in names]
-    lines = [tag("tr", *(tag("td", text, class_=each) for text, each in zip(row, side, strict=True))) for row in rows]
-    return [tag("h2", title), tag("p", said, class_="quiet"), table(names, right, lines)]
+    return [tag("h2", title), tag("p", said, class_="quiet"), table(names, right, rows)] if rows else []

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from math import log10
 
 from habana_tf.card.timeline.summary import ProgramTotals
-from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
+from habana_tf.cli.recipes.page.frame import Frame
+from habana_tf.cli.recipes.page.markup import Markup, tag, tip
 from habana_tf.hardware.chips import Chip
 from habana_tf.reports.units import brief, operations, size
 
-_WIDTH, _HEIGHT = 380, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 34
+_FRAME = Frame(380, 270, left=46)
 _MOST = 500
 """Units that are drawn, the costliest."""
 _Scale = Callable[[float], float]
-"""From a value to its place on the page."""
+"""From a value to the part of the width or height where it is."""
 
 
 def picture(programs: Sequence[ProgramTotals], chip: Chip) -> Markup:
@@ -33,41 +33,41 @@ def picture(programs: Sequence[ProgramTotals], chip: Chip) -> Markup:
     bottom = max(min(min(rates) / 2, top / 1e3), top / 1e7)
 
     def x(ratio: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (log10(ratio / low) / log10(high / low))
+        return log10(ratio / low) / log10(high / low)
 
     def y(rate: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - log10(rate / bottom) / log10(2 * top / bottom))
+        return log10(rate / bottom) / log10(2 * top / bottom)
 
     shapes = _grid(x, y, low, high, bottom, 2 * top)
     start = max(bottom / chip.published_hbm_bandwidth, low)
     for engine, peak in peaks.items():
         if peak is not None:
             knee = peak / chip.published_hbm_bandwidth
-            points = f"{x(start):.1f},{y(start * chip.published_hbm_bandwidth):.1f} {x(knee):.1f},{y(peak):.1f}"
-            shapes.append(tag("polyline", points=f"{points} {x(high):.1f},{y(peak):.1f}", class_="line"))
+            points = [(start, start * chip.published_hbm_bandwidth), (knee, peak), (high, peak)]
+            shapes.append(_FRAME.curve([(x(ratio), y(rate)) for ratio, rate in points]))
             text = f"{engine} {peak / 1e12:.3g} TFLOPS"
-            shapes.append(tag("text", text, x=x(high), y=y(peak) - 4, text_anchor="end", class_="label"))
+            shapes.append(tag("text", text, x=_FRAME.x(1), y=_FRAME.y(y(peak)) - 4, text_anchor="end", class_="label"))
     most = max((all_ for *_, all_, _ in shown), default=1.0)
     for flops, nbytes, seconds, all_, u in shown:
         about = (f"{u['name']}: {operations(flops)} operations, {size(nbytes)}, {brief(seconds)} a launch, "
                  f"bound by {u['bound']}")  # fmt: skip
         shapes.append(
-            tag("circle", tip(about), cx=x(flops / nbytes), cy=y(max(flops / seconds, bottom)),
-                r=1.5 + 6 * (all_ / most) ** 0.5, class_=f"kernel-dot {u['engine']}")
+            tag("circle", tip(about), cx=_FRAME.x(x(flops / nbytes)),
+                cy=_FRAME.y(y(max(flops / seconds, bottom))), r=1.5 + 6 * (all_ / most) ** 0.5,
+                class_=f"kernel-dot {u['engine']}")
         )  # fmt: skip
-    return svg(_WIDTH, _HEIGHT, *shapes, label="operations per second over operations per byte of every unit of work")
+    return _FRAME.drawn(*shapes, label="operations per second over operations per byte of every unit of work")
 
 
 def _grid(x: _Scale, y: _Scale, low: float, high: float, bottom: float, top: float) -> list[Markup]:
+    f = _FRAME
     shapes: list[Markup] = []
-    for power in range(-3, 7):
-        if low <= 10.0**power <= high:
-            at = x(10.0**power)
-            shapes.append(tag("line", x1=at, x2=at, y1=_TOP, y2=_HEIGHT - _BOTTOM, class_="grid"))
-            shapes.append(tag("text", f"{10.0**power:g}", x=at, y=_HEIGHT - _BOTTOM + 13,
-                              text_anchor="middle", class_="label"))  # fmt: skip
-    for power in range(6, 17):
-        if bottom <= 10.0**power <= top:
-            shapes += level(f"{operations(10.0**power)}/s", y(10.0**power), _LEFT, _WIDTH - _RIGHT)
-    shapes.append(tag("text", "operations per byte", x=_WIDTH / 2, y=_HEIGHT - 6, text_anchor="middle", class_="label"))
-    return shapes
+    for ratio in (10.0**power for power in range(-3, 7)):
+        if low <= ratio <= high:
+            at = f.x(x(ratio))
+            shapes.append(tag("line", x1=at, x2=at, y1=f.y(1), y2=f.y(0), class_="grid"))
+            shapes.append(f.below(f"{ratio:g}", x(ratio), 13))
+    for rate in (10.0**power for power in range(6, 17)):
+        if bottom <= rate <= top:
+            shapes += f.level(f"{operations(rate)}/s", y(rate))
+    return [*shapes, f.below("operations per byte", 0.5, 28)]
