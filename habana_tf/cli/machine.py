@@ -22,12 +22,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--changes", action="store_true", help="instead what is changed in TensorFlow and Keras, or PyTorch, and why"
     )
-    parser.add_argument(
-        "--framework",
-        choices=("tensorflow", "torch"),
-        default="tensorflow",
-        help="whose (default: %(default)s)",
-    )
+    parser.add_argument("--framework", choices=("tensorflow", "torch"), default="tensorflow",
+                        help="whose (default: %(default)s)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_info)
 
@@ -97,33 +93,18 @@ def _changes(framework: str, as_json: bool) -> int:
     """What loading the device replaces in a framework."""
     groups, chosen = _listed(framework)
     if as_json:
-        rows = [
-            {
-                "name": group.title,
-                "made": group in chosen,
-                "kind": group.kind,
-                "only": group.only or None,
-                "without": group.why,
-                "worth": group.worth or None,
-                "targets": [change.target for change in group.changes],
-            }
+        print_json({"changes": [
+            {"name": group.title, "made": group in chosen, "kind": group.kind, "only": group.only or None,
+             "without": group.why, "worth": group.worth or None,
+             "targets": [change.target for change in group.changes]}
             for group in groups
-        ]
-        print_json({"changes": rows})
-        return 0
-    print_table(
-        ["name", "for", "where", "without it", "worth"],
-        [
-            (
-                group.title if group in chosen else f"{group.title} (left out)",
-                group.kind,
-                group.only or group.host.name,
-                group.why,
-                group.worth,
-            )
+        ]})  # fmt: skip
+    else:
+        print_table(["name", "for", "where", "without it", "worth"], [
+            (group.title if group in chosen else f"{group.title} (left out)", group.kind,
+             group.only or group.host.name, group.why, group.worth)
             for group in groups
-        ],
-    )
+        ])  # fmt: skip
     return 0
 
 

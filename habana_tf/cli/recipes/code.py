@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import action, add_recipe, entry_of, only_match, opened, rows_of
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def _write(path: str, data: bytes) -> None:
 
 def _cluster(entry: Entry) -> str:
     """n3 = MatMul(n1, a0)  # model/dense/MatMul"""
-    from habana_tf.cli.recipes import contents
-
     graph = contents.graph(entry)
 
     def ref(op: int, output: int) -> str:
@@ -125,8 +124,6 @@ def _cluster(entry: Entry) -> str:
 
 def _primitives(entry: Entry) -> str:
     """The lowered program, a line per node, with the op it came from."""
-    from habana_tf.cli.recipes import contents
-
     program = _program(entry)
     ops = contents.ops(entry)
     nodes = [*dict.fromkeys([*program.inputs, *program.nodes()])]
@@ -190,8 +187,6 @@ def _program(entry: Entry) -> Any:
 
 def _chosen(entry: Entry, kernel: int | None, modules: list[str], function: re.Pattern[str]) -> list[str]:
     """The text of whole modules, or of the functions of one kernel."""
-    from habana_tf.cli.recipes import contents
-
     if kernel is None:
         return modules
     import json

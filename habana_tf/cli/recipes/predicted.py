@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from habana_tf.cli.recipes import clusters, contents
+
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
     from habana_tf.card.clock.predicted import LaunchPrediction
@@ -21,8 +23,6 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, LaunchPre
 
     sizes: of those that the recipe leaves open, all or none.
     """
-    from habana_tf.cli.recipes import clusters, contents
-
     if "cluster" not in entry.sections:
         return {}, "it does not say what it was compiled from"
     wanted = contents.symbols(entry)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import action, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.predicted import predictions
 from habana_tf.cli.recipes.stats import run_json
@@ -35,20 +36,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def _report(arguments: argparse.Namespace) -> int:
     from habana_tf import cache
-    from habana_tf.cli.recipes.page.charts import RunCounts
     from habana_tf.cli.recipes.page.page import Facts, page
 
     reader = opened(arguments)
     good, bad = rows_of(reader)
     totals, runs = cache.totals(reader.root), [run_json(run) for run in cache.runs(reader.root)]
-    counted = [
-        RunCounts(
-            r["run"], r["began"], r["events"]["hit"], r["events"]["miss"], r["compile_seconds"], r["saved_seconds"]
-        )
-        for r in runs
-    ]
     drawn, unreadable = _drawn(reader, good, arguments.most, arguments.quick)
-    text = page(Facts(reader.root, good, [*bad, *unreadable], totals, counted, drawn)).encode(errors="replace")
+    text = page(Facts(reader.root, good, [*bad, *unreadable], totals, runs, drawn)).encode(errors="replace")
     try:
         with open(arguments.html, "wb") as out:
             out.write(text)
@@ -64,7 +58,6 @@ def _report(arguments: argparse.Namespace) -> int:
 def _drawn(reader: Reader, rows: Sequence[Listed], most: int, quick: bool) -> tuple[list[PicturedRecipe], list[Listed]]:
     """The recipes of several ops that were used last, and those of them that turn out to be damaged."""
     from habana_tf.cache import EntryError, Refused
-    from habana_tf.cli.recipes import contents
     from habana_tf.cli.recipes.page.page import PicturedRecipe
 
     several = [row for row in rows if op_count(row) > 1 and "failure" not in header(row)]
@@ -86,8 +79,6 @@ def _drawn(reader: Reader, rows: Sequence[Listed], most: int, quick: bool) -> tu
 
 def _sizes(entry: Entry, row: Listed, rows: Sequence[Listed]) -> tuple[tuple[int, ...], str]:
     """Sizes for what a recipe leaves open: those that another recipe of the same cluster was compiled for."""
-    from habana_tf.cli.recipes import contents
-
     count = contents.symbols(entry)
     if not count:
         return (), ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, moment, painted, print_json, print_table
+from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import (
     action,
     add_recipe,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
     from habana_tf.cache.listing import Listed
     from habana_tf.card.clock.predicted import LaunchPrediction
-    from habana_tf.cli.recipes import contents
-
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
                 "kernels", "flops", "framework", "scopes", "takes", "work", "failure", "signature"}  # fmt: skip
 _NAMES = 3
@@ -64,8 +63,6 @@ def _longest(rows: list[Listed], root: str) -> Listed:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from habana_tf.cli.recipes import contents
-
     reader = opened(arguments)
     good, _ = rows_of(reader)
     row = _longest(good, reader.root) if arguments.recipe is None else only_match(good, arguments.recipe, reader.root)
@@ -126,8 +123,6 @@ def _print_facts(row: Listed, entry: Entry) -> None:
 
 
 def _print_kernels(entry: Entry) -> None:
-    from habana_tf.cli.recipes import contents
-
     kernels, ops = contents.kernels(entry), contents.ops(entry)
     if not kernels:
         return
@@ -184,8 +179,6 @@ def _print_predictions(times: dict[str, LaunchPrediction], why: str) -> None:
 
 
 def _print_plan(entry: Entry, plan: contents.MemoryPlan | None) -> None:
-    from habana_tf.cli.recipes import contents
-
     if plan is None:
         if open_sizes := contents.symbols(entry):
             names = ", ".join(f"s{k}" for k in range(open_sizes))
@@ -196,8 +189,6 @@ def _print_plan(entry: Entry, plan: contents.MemoryPlan | None) -> None:
 
 
 def _print_ops(entry: Entry) -> None:
-    from habana_tf.cli.recipes import contents
-
     lines = [
         [str(k), op.type, ", ".join(map(str, op.kernels)) or "-", op.name] for k, op in enumerate(contents.ops(entry))
     ]

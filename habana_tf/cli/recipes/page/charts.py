@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil, floor, log2, log10
+from typing import Any
 
+from habana_tf.cache import Listed
 from habana_tf.cli.output import moment
+from habana_tf.cli.recipes.common import header
 from habana_tf.cli.recipes.page.frame import Frame
 from habana_tf.cli.recipes.page.markup import Markup, tag, tip
 from habana_tf.reports.units import duration, size
@@ -14,69 +16,49 @@ from habana_tf.reports.units import duration, size
 _FRAME = Frame(370, 180, left=56, right=8, top=10, bottom=28)
 
 
-@dataclass(frozen=True)
-class CreatedRecipe:
-    """A recipe in the charts, times in seconds."""
-
-    name: str
-    created: float
-    compile_seconds: float
-    file_bytes: int
-
-
-@dataclass(frozen=True)
-class RunCounts:
-    """The cache's hits, misses and times in one run."""
-
-    name: str
-    began: float
-    hits: int
-    misses: int
-    spent: float
-    saved: float
-
-
-def compile_times(made: Sequence[CreatedRecipe]) -> Markup:
+def compile_times(rows: Sequence[Listed]) -> Markup:
     """A bar per recipe in the order in which they came; the height is its compile time."""
-    top = max((m.compile_seconds for m in made), default=0.0) or 1.0
+    made = [header(row) for row in rows]
+    top = max((m["compile_seconds"] for m in made), default=0.0) or 1.0
     bars = [
-        _bar(k, len(made), 0, m.compile_seconds / top, "spent",
-             f"{m.name}: {duration(m.compile_seconds)}, {moment(m.created)}")
+        _bar(k, len(made), 0, m["compile_seconds"] / top, "spent",
+             f"{m['name']}: {duration(m['compile_seconds'])}, {moment(m['created'])}")
         for k, m in enumerate(made)
     ]  # fmt: skip
-    ends = _ends([m.created for m in made])
+    ends = _ends([m["created"] for m in made])
     return _FRAME.drawn(*_axis(top, duration), *bars, *ends, label="compile time of each recipe in order of creation")
 
 
-def growth(made: Sequence[CreatedRecipe]) -> Markup:
-    """The sum of the file sizes of what is there now, over the time of creation."""
-    first, last = (made[0].created, made[-1].created) if made else (0.0, 0.0)
-    span = (last - first) or 1.0
-    total = sum(m.file_bytes for m in made) or 1
+def growth(rows: Sequence[Listed]) -> Markup:
+    """The sum of the file sizes of what is there now, over the time of creation, in which the rows come."""
+    times = [header(row)["created"] for row in rows]
+    span = (times[-1] - times[0] if times else 0.0) or 1.0
+    total = sum(row.file_bytes for row in rows) or 1
     points, marks, so_far = [(0.0, 0.0)], [], 0
-    for m in made:
-        at = (m.created - first) / span
+    for row, created in zip(rows, times, strict=True):
+        at = (created - times[0]) / span
         points.append((at, so_far / total))
-        so_far += m.file_bytes
+        so_far += row.file_bytes
         points.append((at, so_far / total))
-        text = f"{m.name}: {size(m.file_bytes)}, then {size(so_far)} in all, {moment(m.created)}"
+        text = f"{header(row)['name']}: {size(row.file_bytes)}, then {size(so_far)} in all, {moment(created)}"
         x, y = _FRAME.x(at), _FRAME.y(so_far / total)
         marks.append(tag("circle", tip(text), cx=x, cy=y, r=2.5, class_="dot"))
     points.append((1.0, so_far / total))
     shapes = [*_axis(total, size, binary=True), _FRAME.curve(points, "area"), _FRAME.curve(points), *marks]
-    return _FRAME.drawn(*shapes, *_ends([m.created for m in made]), label="size of the recipes over time")
+    return _FRAME.drawn(*shapes, *_ends(times), label="size of the recipes over time")
 
 
-def history(runs: Sequence[RunCounts]) -> Markup:
-    """A bar per run: what it found, and above it what it missed."""
-    top = max((run.hits + run.misses for run in runs), default=0) or 1
+def history(runs: Sequence[dict[str, Any]]) -> Markup:
+    """A bar per run (as `stats.run_json` has it): what it found, and above it what it missed."""
+    counts = [(run["events"]["hit"], run["events"]["miss"]) for run in runs]
+    top = max(map(sum, counts), default=0) or 1
     bars = []
-    for k, run in enumerate(runs):
-        text = (f"{run.name}, {moment(run.began)}: {run.hits} hits, {run.misses} misses, "
-                f"{duration(run.spent)} spent, {duration(run.saved)} saved")  # fmt: skip
-        bars.append(_bar(k, len(runs), 0, run.hits / top, "hit", text))
-        bars.append(_bar(k, len(runs), run.hits / top, run.misses / top, "miss", text))
-    ends = _ends([run.began for run in runs])
+    for k, (run, (hits, misses)) in enumerate(zip(runs, counts, strict=True)):
+        text = (f"{run['run']}, {moment(run['began'])}: {hits} hits, {misses} misses, "
+                f"{duration(run['compile_seconds'])} spent, {duration(run['saved_seconds'])} saved")  # fmt: skip
+        bars.append(_bar(k, len(runs), 0, hits / top, "hit", text))
+        bars.append(_bar(k, len(runs), hits / top, misses / top, "miss", text))
+    ends = _ends([run["began"] for run in runs])
     return _FRAME.drawn(*_axis(top, lambda n: f"{n:.3g}"), *bars, *ends, label="hits and misses of each run")
 
 

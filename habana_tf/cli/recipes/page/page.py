@@ -55,17 +55,12 @@ class Facts:
     rows: Sequence[Listed]
     unusable: Sequence[Listed]
     totals: Counts
-    runs: Sequence[charts.RunCounts]
+    runs: Sequence[dict[str, Any]]
     drawn: Sequence[PicturedRecipe]
 
 
 def page(facts: Facts) -> str:
     rows = sorted(facts.rows, key=lambda row: header(row)["created"])
-    made = [
-        charts.CreatedRecipe(o["name"], o["created"], o["compile_seconds"], r.file_bytes)
-        for r in rows
-        for o in [header(r)]
-    ]
     return document(
         f"Recipes in {facts.root}",
         STYLE,
@@ -75,8 +70,8 @@ def page(facts: Facts) -> str:
         _tiles(facts),
         tag(
             "div",
-            figure("Compile time of each recipe, oldest first", charts.compile_times(made)),
-            figure("Size of what is there, by time of creation", charts.growth(made)),
+            figure("Compile time of each recipe, oldest first", charts.compile_times(rows)),
+            figure("Size of what is there, by time of creation", charts.growth(rows)),
             figure("Hits (filled) and misses (outlined) of each run in the journal", charts.history(facts.runs)),
             class_="charts",
         ),
@@ -119,9 +114,10 @@ def _runs(facts: Facts) -> list[Markup]:
     if not facts.runs:
         return []
     lines = [
-        (run.name, moment(run.began), str(run.hits), str(run.misses), duration(run.spent), duration(run.saved))
+        (run["run"], moment(run["began"]), str(run["events"]["hit"]), str(run["events"]["miss"]),
+         duration(run["compile_seconds"]), duration(run["saved_seconds"]))
         for run in reversed(facts.runs)
-    ]
+    ]  # fmt: skip
     names = ("run", "began", "hits", "misses", "spent", "saved")
     shown = table(names, names[2:], lines, {"began": "whole"})
     return [tag("details", tag("summary", f"{len(lines)} runs in figures"), shown)]
