@@ -54,10 +54,8 @@ def comm_local_size(check_available: bool = False) -> int | None:
 
 
 def _of(number: str, check_available: bool) -> int | None:
-    launched = ranks.launched()
-    if launched is None and check_available:
-        return None
-    value: int = getattr(launched or ranks.Ranks(0, 1, 0, 1, ""), number)
+    found = ranks.launched() if check_available else ranks.here()
+    value: int | None = getattr(found, number, None)
     return value
 
 

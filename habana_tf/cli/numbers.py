@@ -28,16 +28,16 @@ def whole(low: int, high: int = MOST) -> Callable[[str], int]:
     return parse
 
 
-def seconds(most: float) -> Callable[[str], float]:
-    """A time of 0 to `most` seconds."""
+def seconds(most: float, least: float = 0.0) -> Callable[[str], float]:
+    """A time of `least` to `most` seconds."""
 
     def parse(text: str) -> float:
         try:
             number = float(text)
         except ValueError:
             number = -1.0
-        if not 0 <= number <= most:  # nan neither
-            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of seconds from 0 to {most:g}")
+        if not least <= number <= most:  # nan neither
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of seconds from {least:g} to {most:g}")
         return number
 
     return parse

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from habana_tf.cli import numbers
 from habana_tf.cli.output import CommandError, in_colour, print_json
 from habana_tf.reports.characters import columns, encoding_of
 from habana_tf.reports.table import Table
@@ -77,20 +78,12 @@ columns:
 
 A narrow terminal has fewer columns, and --json all of them.
 """
-    parser.add_argument("--interval", type=_seconds, default=1.0, help="seconds between readings (default: 1)")
+    parser.add_argument(
+        "--interval", type=numbers.seconds(3600, least=0.05), default=1.0, help="seconds between readings (default: 1)"
+    )
     parser.add_argument("--once", action="store_true", help="print once, after one interval; so is a file or a pipe")
     parser.add_argument("--json", action="store_true", help="print JSON, once")
     parser.set_defaults(run=_top)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.05 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: use seconds from 0.05 to 3600")
-    return value
 
 
 def _top(arguments: argparse.Namespace) -> int:
@@ -141,39 +134,32 @@ def _live(first: list[Reading], interval: float) -> None:
 
 def rows(first: Sequence[Reading], before: Sequence[Reading], now: Sequence[Reading], seconds: float) -> list[Row]:
     """One for each card. seconds: between `before` and `now`; first: when counting began."""
+    from habana_tf.hardware.telemetry import NOTHING
+
     begun, earlier = _counts(first), _counts(before)
     found = []
     for reading in now:
         holder = reading.holder
-        told = None if holder is None else holder.telemetry
         pid = None if holder is None else holder.pid
-        key = (reading.card.module_id, pid)
-        launches, steps, recipes = (0, 0, 0) if told is None else _counted(told)
-        known = earlier.get(key) if told is not None and seconds > 0 else None
+        told = (holder and holder.telemetry) or NOTHING
+        key = reading.card.module_id, pid
+        known = earlier.get(key) if told is not NOTHING and seconds > 0 else None
         found.append(
             Row(
-                reading.card.module_id, reading.chip.name, _rank(pid), pid, "" if told is None else told.command,
-                launches, None if known is None else (launches - known[0]) / seconds,
-                steps, None if known is None else (steps - known[1]) / seconds,
-                recipes, recipes - begun.get(key, (0, 0, 0))[2],
-                0 if told is None else told.recompiled, 0 if told is None else told.hits, reading.process_memory,
-                0 if told is None else told.memory_peak, reading.memory_total, reading.utilization,
+                reading.card.module_id, reading.chip.name, _rank(pid), pid, told.command,
+                told.launches, None if known is None else (told.launches - known.launches) / seconds,
+                told.steps, None if known is None else (told.steps - known.steps) / seconds,
+                told.recipes, told.recipes - begun.get(key, NOTHING).recipes, told.recompiled, told.hits,
+                reading.process_memory, told.memory_peak, reading.memory_total, reading.utilization,
             )
         )  # fmt: skip
     return found
 
 
-def _counted(told: Telemetry) -> tuple[int, int, int]:
-    return told.launches, told.steps, told.recipes
-
-
-def _counts(readings: Sequence[Reading]) -> Mapping[tuple[int, int | None], tuple[int, int, int]]:
-    """(card, process) -> its launches, steps and recipes."""
-    return {
-        (r.card.module_id, r.holder.pid): _counted(r.holder.telemetry)
-        for r in readings
-        if r.holder is not None and r.holder.telemetry is not None
-    }
+def _counts(readings: Sequence[Reading]) -> Mapping[tuple[int, int | None], Telemetry]:
+    """(card, process) -> what it had counted."""
+    found = {(r.card.module_id, r.holder.pid): r.holder.telemetry for r in readings if r.holder is not None}
+    return {key: told for key, told in found.items() if told is not None}
 
 
 def _rank(pid: int | None) -> int | None:

@@ -49,6 +49,11 @@ def launched() -> Ranks | None:
     return _slurm()
 
 
+def here() -> Ranks:
+    """The ranks of this process; without a launcher it is alone. Raises what `launched` raises."""
+    return launched() or Ranks(0, 1, 0, 1, "")
+
+
 def tell() -> None:
     """Sets RANK, WORLD_SIZE and LOCAL_RANK where the launcher does not (mpirun, srun): by them libraries find out that
     they are one of many processes, and ask for MASTER_ADDR: a job of one (`mpirun -n 1`) is told nothing. What is set

@@ -54,19 +54,17 @@ class Reading:
 def read(card: Card) -> Reading:
     """The card now. Raises machine.MachineError."""
     holder = telemetry.holder(card.module_id)
-    told = holder.telemetry if holder is not None else None
-    kind = chip(told.chip) if told is not None else card.chip
-    utilization = told.utilization if told is not None else 0.0
-    used = kind.idle_memory_bytes + (told.memory if told is not None else 0)
+    told = (holder and holder.telemetry) or telemetry.NOTHING
+    kind = chip(told.chip) if told.chip else card.chip
     return Reading(
         card=card,
         chip=kind,
         holder=holder,
         memory_total=kind.hbm_bytes,
-        memory_used=min(used, kind.hbm_bytes),
-        utilization=utilization,
-        watts=kind.idle_watts + utilization * (kind.power_cap_watts - kind.idle_watts),
-        celsius=kind.idle_celsius + utilization * TEMPERATURE_RISE,
+        memory_used=min(kind.idle_memory_bytes + told.memory, kind.hbm_bytes),
+        utilization=told.utilization,
+        watts=kind.idle_watts + told.utilization * (kind.power_cap_watts - kind.idle_watts),
+        celsius=kind.idle_celsius + told.utilization * TEMPERATURE_RISE,
     )
 
 

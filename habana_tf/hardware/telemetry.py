@@ -57,6 +57,10 @@ class Telemetry:
     utilization: float
 
 
+NOTHING = Telemetry(0.0, "", "", 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+"""Of a process that has not said anything yet."""
+
+
 @dataclass(frozen=True)
 class Holder:
     """The process that holds a card. telemetry is None in the instant before it publishes, or when it cannot (no

@@ -91,8 +91,7 @@ class CardTimeCallback(tf.keras.callbacks.Callback):
 
     def _training(self) -> int:
         """Cards that train together."""
-        launched = ranks.launched()
-        return max(int(self.model.distribute_strategy.num_replicas_in_sync), 1 if launched is None else launched.size)
+        return max(int(self.model.distribute_strategy.num_replicas_in_sync), ranks.here().size)
 
     def _counted(self) -> float | None:
         """This card's examples of the epoch so far, as the mean of the loss has counted them."""

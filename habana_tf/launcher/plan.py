@@ -19,7 +19,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from habana_tf import settings
 from habana_tf.launcher import carried
@@ -121,10 +120,10 @@ def make(
     ranks = []
     for rank in range(job.count):
         host, local_rank = hosts[rank // local_size], rank % local_size
-        place = {"": rank, "LOCAL_": local_rank}
-        sizes = {"": job.count, "LOCAL_": local_size}
-        environment = {f"HABANA_SIM_{kind}RANK": str(at) for kind, at in place.items()}
-        environment |= {f"HABANA_SIM_{kind}SIZE": str(size) for kind, size in sizes.items()}
+        environment = _texts({
+            "HABANA_SIM_RANK": rank, "HABANA_SIM_SIZE": job.count, "HABANA_SIM_LOCAL_RANK": local_rank,
+            "HABANA_SIM_LOCAL_SIZE": local_size,
+        })  # fmt: skip
         if job.strategy == "hpu":
             task = {"type": "worker", "index": rank}
             environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
@@ -211,14 +210,11 @@ def _free_ports(count: int, held: ExitStack) -> list[int]:
 def _torch(rank: int, local_rank: int, size: int, local_size: int, first: str) -> dict[str, str]:
     """What torch.distributed reads. first: host:port of rank 0, where the ranks find each other."""
     host, port = first.rsplit(":", 1)
-    values: dict[str, Any] = {
-        "RANK": rank,
-        "WORLD_SIZE": size,
-        "LOCAL_RANK": local_rank,
-        "LOCAL_WORLD_SIZE": local_size,
-        "MASTER_ADDR": host.strip("[]"),
-        "MASTER_PORT": port,
-    }
+    ranks = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": local_size}
+    return {**_texts(ranks), "MASTER_ADDR": host.strip("[]"), "MASTER_PORT": port}
+
+
+def _texts(values: dict[str, int]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
@@ -227,17 +223,10 @@ def _horovod(
 ) -> dict[str, str]:
     """What Horovod's Gloo controller reads."""
     address, port = rendezvous or ("127.0.0.1", 0)
-    values: dict[str, Any] = {
-        "HOROVOD_HOSTNAME": host,
-        "HOROVOD_RANK": rank,
-        "HOROVOD_SIZE": size,
-        "HOROVOD_LOCAL_RANK": local_rank,
-        "HOROVOD_LOCAL_SIZE": local_size,
-        "HOROVOD_CROSS_RANK": rank // local_size,
-        "HOROVOD_CROSS_SIZE": size // local_size,
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+    ranks = {
+        "HOROVOD_RANK": rank, "HOROVOD_SIZE": size, "HOROVOD_LOCAL_RANK": local_rank, "HOROVOD_LOCAL_SIZE": local_size,
+        "HOROVOD_CROSS_RANK": rank // local_size, "HOROVOD_CROSS_SIZE": size // local_size,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-    }
-    return {name: str(value) for name, value in values.items()}
+    }  # fmt: skip
+    return {**_texts(ranks), "HOROVOD_HOSTNAME": host, "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+            "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}  # fmt: skip

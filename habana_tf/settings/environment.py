@@ -151,31 +151,29 @@ def _changes(text: str) -> tuple[str, ...]:
     return names
 
 
+_ON, _OFF = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
+
+
 def _switch(text: str) -> bool:
-    if text.lower() in ("1", "on", "true", "yes"):
-        return True
-    if text.lower() in ("0", "off", "false", "no"):
-        return False
-    raise ValueError(text)
+    if text.lower() not in _ON + _OFF:
+        raise ValueError(text)
+    return text.lower() in _ON
 
 
 def _bf16(text: str) -> str:
     """`off`, `full`, `basic`, or the path of a configuration."""
-    spellings = {"0": "off", "off": "off", "false": "off", "1": "full", "on": "full", "true": "full", "full": "full"}
-    if text.lower() in (*spellings, "basic"):
-        return spellings.get(text.lower(), "basic")
-    return os.path.expanduser(text)
+    if text.lower() in ("full", "basic"):
+        return text.lower()
+    return "full" if text.lower() in _ON[:3] else "off" if text.lower() in _OFF[:3] else os.path.expanduser(text)
 
 
 def _logger(text: str) -> str:
-    spellings = {"false": "off", "0": "off", "off": "off", "true": "all", "1": "all", "on": "all"}
-    return spellings.get(text.lower()) or choice("all", "range", "range_hw").parse(text)
+    spelled = "all" if text.lower() in _ON[:3] else "off" if text.lower() in _OFF[:3] else text
+    return choice("off", "all", "range", "range_hw").parse(spelled)
 
 
 def _profile(text: str) -> str:
-    spellings = {"false": "off", "0": "off", "off": "off", "profile_api_light": "off", "true": "on", "1": "on",
-                 "on": "on"}  # fmt: skip
-    return spellings.get(text.lower(), "on")
+    return "off" if text.lower() in (*_OFF[:3], "profile_api_light") else "on"
 
 
 BF16 = ValueKind(_bf16, "0, false, 1, true, full, basic or the path of a JSON configuration")

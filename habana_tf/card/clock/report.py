@@ -181,7 +181,7 @@ def card_time_report(
     if since is not None:
         before = since.read if isinstance(since, CardTimeReport) else since
     read = now()
-    return replace(of(read.after(before or since_loading()), on, cards or _cards()), read=read)
+    return replace(of(read.after(before or since_loading()), on, cards or ranks.here().size), read=read)
 
 
 def reset() -> None:
@@ -220,11 +220,6 @@ def of(counted: LaunchCounts, chip: Chip, cards: int) -> CardTimeReport:
         tuple(_on_cpu()),
         counted,
     )
-
-
-def _cards() -> int:
-    launched = ranks.launched()
-    return 1 if launched is None else launched.size
 
 
 def _recipe(p: Launches, known: predicted.ProgramPrediction, whole: float) -> LaunchedRecipe:

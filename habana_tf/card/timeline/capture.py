@@ -5,7 +5,6 @@ Habana's `py_synapse_logger` and `synapse_logger_helpers` use it.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -55,20 +54,15 @@ class Capture:
                 raise CaptureError(f"nothing to write to {path}: no capture was begun")
             made = part.make(recording.read(), marks=self._marks)
             recording.stop()
-        Path(path).write_text(json.dumps(chrome.trace([made]), separators=(",", ":")), "utf-8")
+        chrome.write([made], path)
         return Path(path)
-
-
-def _rank() -> int:
-    found = ranks.launched()
-    return 0 if found is None else found.rank
 
 
 def file_of_rank() -> str:
     """The file name that Habana used for the log of a rank."""
-    return f"worker{_rank()}.local.synapse_log"
+    return f"worker{ranks.here().rank}.local.synapse_log"
 
 
 def file_of_step(step: int) -> str:
     """The file name that Habana used for the log of one step of a rank."""
-    return f"worker_{_rank()}_step_{step}.local.synapse_log"
+    return f"worker_{ranks.here().rank}_step_{step}.local.synapse_log"

@@ -10,7 +10,9 @@ All ranks share one clock: those of one host by CLOCK_MONOTONIC, hosts among eac
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from habana_tf.card.timeline import card_clock
@@ -51,6 +53,11 @@ def trace(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "not predicted": {name: why for p in parts for name, why in card_clock.unpredicted(p).items()},
         },
     }
+
+
+def write(parts: Sequence[dict[str, Any]], path: str | Path) -> int:
+    """Writes the events to a file; returns how many bytes it has. Raises OSError."""
+    return Path(path).write_text(json.dumps(trace(parts), separators=(",", ":")), "utf-8")
 
 
 def aligned(parts: Sequence[dict[str, Any]]) -> list[int]:

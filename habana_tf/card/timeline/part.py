@@ -35,13 +35,13 @@ def make(
     """The part of this process. cpu: (thread, name, start, end) in nanoseconds of the record's clock; marks: (name,
     time)."""
     card = chip()
-    launched = ranks.launched()
+    place = ranks.here()
     numbers = sorted(
         {e.subject for e in record.events(EventKind.LAUNCH)} | {e.subject for e in record.events(EventKind.RESOLVE)}
     )
     return {
-        "rank": 0 if launched is None else launched.rank,
-        "size": 1 if launched is None else launched.size,
+        "rank": place.rank,
+        "size": place.size,
         "pid": os.getpid(),
         "host": platform.node(),
         "command": " ".join(sys.argv),

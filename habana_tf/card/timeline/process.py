@@ -8,7 +8,6 @@ Habana's was.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
 from collections.abc import Callable
@@ -68,7 +67,7 @@ def _finish() -> None:
             folder.write(mine, parts)
             return
         path = file_of_profile()
-        path.write_text(json.dumps(chrome.trace([mine]), separators=(",", ":")), "utf-8")
+        chrome.write([mine], path)
         _log.info("HABANA_PROFILE: the timeline of this process is in %s; ui.perfetto.dev shows it", path.resolve())
     except OSError as error:
         _log.warning("the timeline of this process could not be written: %s", error)

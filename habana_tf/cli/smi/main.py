@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from habana_tf.cli.numbers import seconds
 from habana_tf.cli.output import CommandError
 from habana_tf.cli.smi import details, fields, network, table
 from habana_tf.files.escaped import escaped
@@ -96,13 +97,6 @@ def _chosen(device: str | None) -> list[Card]:
     return found
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < 1e6:
-        raise ValueError(text)
-    return seconds
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hl-smi",
@@ -122,7 +116,15 @@ def _parser() -> argparse.ArgumentParser:
     add("-q", "--query", action="store_true", help="everything about the cards")
     add("-d", "--display", type=str.upper, choices=details.SECTIONS, metavar="TYPE", help=f"with -q, one section: "
         f"{', '.join(details.SECTIONS)}")  # fmt: skip
-    add("-l", "--loop", nargs="?", type=_seconds, const=5.0, metavar="SECONDS", help="again and again; every 5 seconds")
+    add(
+        "-l",
+        "--loop",
+        nargs="?",
+        type=seconds(1e6, least=0.001),
+        const=5.0,
+        metavar="SECONDS",
+        help="again and again; every 5 seconds",
+    )
     add("-Q", "--query-aip", metavar="FIELDS", help="fields, separated by commas, as CSV")
     add("--query-row-replacement", metavar="FIELDS", help="rows of memory that were replaced, as CSV: there are none")
     add("-f", "--format", metavar="csv[,noheader][,nounits]", help="how -Q and --query-row-replacement print")

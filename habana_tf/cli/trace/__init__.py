@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from habana_tf.cli.output import CommandError
@@ -99,14 +99,12 @@ def _write(parts: list[dict[str, Any]], outputs: dict[str, str | None]) -> None:
         if path is None:
             continue
         if form == "json":
-            text, hint = json.dumps(chrome.trace(parts), separators=(",", ":")), "open it in ui.perfetto.dev"
+            written, hint = chrome.write(parts, path), "open it in ui.perfetto.dev"
         else:
             from habana_tf.cli.trace.page import page
 
-            text, hint = page.page(parts), "open it in a browser"
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(text)
-        said = f"{path}: {launches} launches of {ranks} in {duration(seconds)}, {size(len(text))}; {hint}"
+            written, hint = Path(path).write_text(page.page(parts), "utf-8"), "open it in a browser"
+        said = f"{path}: {launches} launches of {ranks} in {duration(seconds)}, {size(written)}; {hint}"
         print(f"habana-tf: {escaped(said)}", file=sys.stderr)
     for part in parts:
         if part["dropped"]:

@@ -21,8 +21,7 @@ def clear_if_asked() -> None:
     path = TF_RECIPE_CACHE_PATH.get()
     if not PT_CACHE_FOLDER_DELETE.get() or path is None or not os.path.isdir(path):
         return
-    found = ranks.launched()
-    if found is None or found.local_rank == 0:
+    if ranks.here().local_rank == 0:
         try:
             clear(path)
         except (NoDirectory, ReadOnly, Refused, OSError) as why:
