@@ -13,7 +13,6 @@ import functools
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -62,8 +61,7 @@ def python(
     words = ["-c", textwrap.dedent(script), *arguments]
     if imported:
         hpu = "habana" in script if hpu is None else hpu
-        named = re.search(r"^\s*(?:import|from) (?:habana_frameworks\.)?torch\b", script, re.MULTILINE)
-        framework = "torch" if named and importlib.util.find_spec("torch") else "tensorflow"
+        framework = "torch" if "torch" in script and importlib.util.find_spec("torch") else "tensorflow"
         done = forked.run(words, environment(**extra), timeout, hpu=hpu, framework=framework)
     else:
         done = subprocess.run(

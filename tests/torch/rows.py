@@ -102,12 +102,12 @@ SAMPLES: dict[str, Sample] = {
 ELSEWHERE = {
     f"habana_tf::{name}": file
     for file, names in {
-        "test_random_state.py": (
+        "record/test_random_state.py": (
             "bernoulli_", "bernoulli_by_", "cauchy_", "choices", "dropout", "exponential_", "geometric_", "log_normal_",
             "permutation", "race", "random_", "uniform_",
         ),
-        "test_optimizers.py": ("fused_adam_", "fused_sgd_"),
-        "test_recurrent.py": ("lstm_layer", "lstm_layer_backward", "gru_layer", "gru_layer_backward"),
+        "hpex/test_optimizers.py": ("fused_adam_", "fused_sgd_"),
+        "dispatch/test_recurrent.py": ("lstm_layer", "lstm_layer_backward", "gru_layer", "gru_layer_backward"),
     }.items()
     for name in names
 } | dict.fromkeys(("_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl"), "samples.py")  # fmt: skip

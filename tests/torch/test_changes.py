@@ -23,9 +23,9 @@ PACKAGE = Path(habana_tf.__file__).parent / "torch"
 FOREIGN = "torch", "lightning", "pytorch_lightning", "transformers", "accelerate"
 """Packages of others, which are changed by the list alone."""
 ELSEWHERE = {
-    ("compile_backend.py", "torch._dynamo.config.compiled_autograd"),
-    ("pinned.py", "a kernel of the CPU"),
-    ("recurrent.py", "a kernel of the CPU"),
+    ("compile.py", "torch._dynamo.config.compiled_autograd"),
+    ("device/pinned.py", "a kernel of the CPU"),
+    ("dispatch/recurrent.py", "a kernel of the CPU"),
 }
 """What a program asks for by a call of Habana's; what the group pinned_memory registers; kernels of ops of our own."""
 
