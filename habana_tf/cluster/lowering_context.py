@@ -8,6 +8,7 @@ from typing import Any
 
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import Premises
+from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import IndexCheck, Node
 
@@ -43,3 +44,32 @@ class LoweringContext:
     states: list[Extent] = field(default_factory=list)
     stateful: Sequence[int] = ()
     checks: list[tuple[Node, IndexCheck]] | None = None
+
+    def known(self, node: Node) -> Any | None:
+        """The value (NumPy array) of a node if it is known at compile time, else None."""
+        from habana_tf.ir.constant_folding import constant
+
+        return constant(node, self.fixed, self.premises)
+
+    def in_range(
+        self, argument: str, indices: Node, bound: Extent, negative: bool = False, refused: bool = False
+    ) -> None:
+        """Has each launch look whether all `indices`, which the op is given as `argument`, are below `bound`, and not
+        negative, which with `negative` they may be. Indices that are known at compile time are looked at here.
+
+        refused: such an index fails the launch, whatever HABANA_SIM_CHECK_INDICES says but `off`.
+        """
+        if self.checks is None:
+            return
+        known = self.known(indices)
+        if known is not None and known.dtype != object and isinstance(bound, int):
+            least = known.min(initial=0)
+            if known.max(initial=-1) < bound and (negative or least >= 0):
+                return
+        b = self.b
+        numbers = indices if indices.dtype.bits >= 32 else b.cast(indices, DType.I32)
+        if not negative:
+            numbers = b.cast(numbers, DType.U32 if numbers.dtype.bits == 32 else DType.U64)
+        largest = b.reduce("max", b.reshape(numbers, (numbers.numel,)), [0])
+        if all((node, check.bound) != (largest, bound) for node, check in self.checks):
+            self.checks.append((largest, IndexCheck(b.origin, argument, bound, numbers.numel, refused)))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
+from habana_tf.ir.conditions import Premises
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 
@@ -39,6 +40,15 @@ class WindowAxis:
     def reach(self) -> int:
         """Distance between the first and the last element a window sees."""
         return (self.kernel - 1) * self.dilation
+
+
+def padded_axis(
+    premises: Premises, size: Extent, kernel: int, stride: int, dilation: int, low: int, high: int
+) -> WindowAxis:
+    """An axis of `size` elements with padding that is given, whose windows all lie within both."""
+    room = ext.add(size, low + high - (kernel - 1) * dilation - 1)
+    count = ext.div(ext.add(room, stride), stride) if premises.at_least(room) else 0
+    return WindowAxis(size, kernel, stride, dilation, low, high, count)
 
 
 def kept(axes: Sequence[WindowAxis]) -> list[int]:

@@ -1,9 +1,9 @@
 """Reports an index or a label out of range that a launch met.
 
 Kernels go on with such an index, as on a card: a gather gives 0 for it, a scatter leaves it out. The program of a
-cluster also computes the largest of the indices of each op, negative ones counting as large (`Lowering.in_range`). The
-runtime looks at these numbers after a launch; what it finds is a warning, once per program, or the launch's error
-(HABANA_SIM_CHECK_INDICES, or a check whose value is refused in any case).
+cluster also computes the largest of the indices of each op, negative ones counting as large
+(`LoweringContext.in_range`). The runtime looks at these numbers after a launch; what it finds is a warning, once per
+program, or the launch's error (HABANA_SIM_CHECK_INDICES, or a check whose value is refused in any case).
 """
 
 from __future__ import annotations

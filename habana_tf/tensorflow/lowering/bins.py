@@ -21,7 +21,7 @@ def _counted(c: Lowering, numbers: Node, weights: Node | None, binary: bool) -> 
     if isinstance(size, int) and size < 0:
         raise c.error(f"size must be non-negative, not {size}")
     dtype = c.input("weights").dtype
-    c.in_range("arr" if c.op == "Bincount" else "input", numbers, 1 << (numbers.dtype.bits - 1))  # not negative
+    c.context.in_range("arr" if c.op == "Bincount" else "input", numbers, 1 << (numbers.dtype.bits - 1))  # not negative
     base = b.const(0, dtype, (*numbers.shape[:-1], size))
     values = weights if weights is not None and not binary else b.const(1, dtype, numbers.shape)
     rows = [b.iota(numbers.shape, axis, numbers.dtype) for axis in range(numbers.rank - 1)]

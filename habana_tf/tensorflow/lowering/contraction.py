@@ -1,41 +1,16 @@
-"""Matrix products: each is one CONTRACT with the right labels.
-
-Operands are never permuted or reshaped to please the product; the labels say which axis is which. bfloat16 and float32
-products are accumulated in float32 and rounded once.
-"""
+"""Rows of matrix products."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
 
+from habana_tf.formulas.products import product
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Contraction, Node
+from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
-
-
-def product(
-    c: Lowering, a: Node, b: Node, la: Sequence[int], lb: Sequence[int], out: Sequence[int],
-    repeated: Sequence[int] = (), dtype: DType | None = None,
-) -> Node:  # fmt: skip
-    """CONTRACT with these labels; where one of `repeated` has size 1 in one operand only, that operand repeats.
-
-    dtype: of the result, by default that of the operands, which have one.
-    """
-    sizes: dict[int, list[Extent]] = {}
-    for label, n in chain(zip(la, a.shape, strict=True), zip(lb, b.shape, strict=True)):
-        sizes.setdefault(label, []).append(n)
-    stretched = {n for n in repeated if len({*sizes.get(n, [])}) == 2 and 1 in sizes[n]}
-
-    def without_ones(x: Node, labels: Sequence[int]) -> tuple[Node, tuple[int, ...]]:
-        left = [(label, n) for label, n in zip(labels, x.shape, strict=True) if not (label in stretched and n == 1)]
-        return c.b.reshape(x, [n for _, n in left]), tuple(label for label, _ in left)
-
-    a, ka = without_ones(a, la)
-    b, kb = without_ones(b, lb)
-    return c.b.contract(a, b, Contraction(ka, kb, tuple(out), a.dtype.accumulator), dtype)
 
 
 def _matmul(c: Lowering, a: Node, b: Node, transpose_a: bool, transpose_b: bool, dtype: DType | None = None) -> Node:
@@ -47,7 +22,7 @@ def _matmul(c: Lowering, a: Node, b: Node, transpose_a: bool, transpose_b: bool,
         raise c.error("columns of the first operand and rows of the second must be as many")
     batch = range(3, 3 + max(a.rank, b.rank) - 2)
     first, second = batch[len(batch) - a.rank + 2 :], batch[len(batch) - b.rank + 2 :]
-    return product(c, a, b, (*first, *la), (*second, *lb), (*batch, m, n), batch, dtype)
+    return product(c.b, a, b, (*first, *la), (*second, *lb), (*batch, m, n), batch, dtype)
 
 
 @op("MatMul", T=FLOATS)
@@ -111,7 +86,7 @@ def einsum(c: Lowering) -> Node:
     if len(operands) == 1:
         value = c.b.permute(operands[0], [found[0].index(label) for label in out])
     else:
-        value = product(c, operands[0], operands[1], found[0], found[1], out, range(dots))
+        value = product(c.b, operands[0], operands[1], found[0], found[1], out, range(dots))
     return _inflated(c, c.b.cast(value, dtype), out, wanted)
 
 

@@ -74,7 +74,7 @@ def _places(c: Lowering, image: Shape, crop: Sequence[Extent]) -> _SamplePoints:
     b, boxes, index = c.b, c.input("boxes"), c.input("box_ind")
     if boxes.rank != 2 or boxes.shape[1] != 4 or index.shape != (boxes.shape[0],):
         raise c.error("boxes must be [boxes, 4] and box_ind [boxes]")
-    c.in_range("box_ind", index, image[0])
+    c.context.in_range("box_ind", index, image[0])
     shape: Shape = (boxes.shape[0], *crop)
     found, lines = [], []
     inside = wrap(b, b.const(True, DType.BOOL, shape))

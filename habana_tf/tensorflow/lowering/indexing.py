@@ -1,7 +1,7 @@
 """Ops that address elements by index: gathers, scatters, stitches, top-k, sequences turned round.
 
 Indices are run-time values. As on TensorFlow's other accelerators an index out of range is no error: a gather
-gives 0 for it, a scatter leaves it out. A launch that met one says so (`Lowering.in_range`).
+gives 0 for it, a scatter leaves it out. A launch that met one says so (`LoweringContext.in_range`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def gather_axis(c: Lowering, x: Node, indices: Node, axis: int, batch: int = 0) 
     The result's axes are x's before `axis`, those of the indices after the batch, x's after `axis`.
     """
     b = c.b
-    c.in_range("indices", indices, x.shape[axis])
+    c.context.in_range("indices", indices, x.shape[axis])
     if batch and indices.dtype is DType.I16:  # which may not hold the number of an example
         indices = b.cast(indices, DType.I32)
     coords = [b.cast(b.iota(indices.shape, k, DType.I32), indices.dtype) for k in range(batch)]
@@ -91,7 +91,7 @@ def coordinates(c: Lowering, indices: Node, shape: Sequence[Extent]) -> list[Nod
     last = indices.rank - 1
     coords = [c.b.reshape(static_slice(c, indices, last, k, 1), indices.shape[:-1]) for k in range(depth)]
     for each, size in zip(coords, shape, strict=False):
-        c.in_range("indices", each, size)
+        c.context.in_range("indices", each, size)
     return coords
 
 
@@ -154,7 +154,7 @@ def invert_permutation(c: Lowering) -> Node:
     (x,) = c.inputs
     if x.rank != 1:
         raise c.error("needs a vector")
-    c.in_range("x", x, x.shape[0])
+    c.context.in_range("x", x, x.shape[0])
     return c.b.scatter(c.b.const(0, x.dtype, x.shape), c.b.iota(x.shape, 0, x.dtype), [x], [0], "set")
 
 
@@ -270,7 +270,7 @@ def nth_element(c: Lowering) -> Node:
     b, (x, n) = c.b, c.inputs
     order = b.sort(x, x.rank - 1, descending=bool(c.attr("reverse")))
     shape = x.shape[:-1]
-    c.in_range("n", n, x.shape[-1])
+    c.context.in_range("n", n, x.shape[-1])
     at = b.expand(b.reshape(n, ()), shape)
     rows = [b.iota(shape, axis, DType.I32) for axis in range(x.rank - 1)]
     place = b.gather(order, [*rows, at], range(x.rank))
@@ -287,7 +287,7 @@ def reverse_sequence(c: Lowering) -> Node:
     if lengths.shape != (x.shape[batch],):
         raise c.error("seq_lengths must have one number for each sequence")
     shape = (x.shape[batch], x.shape[sequence])
-    c.in_range("seq_lengths", lengths, ext.add(x.shape[sequence], 1))
+    c.context.in_range("seq_lengths", lengths, ext.add(x.shape[sequence], 1))
     at, count = b.iota(shape, 1, DType.I64), b.broadcast_in_dim(b.cast(lengths, DType.I64), shape, [0])
     turned = b.map("sub", b.map("sub", count, b.const(1, DType.I64, shape)), at)
     place = b.select(b.map("lt", at, count), turned, at)

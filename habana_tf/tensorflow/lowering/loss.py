@@ -1,7 +1,7 @@
 """Cross entropy with its gradient, as TensorFlow computes both at once.
 
 A class label outside the range gives NaN in the loss and in that row of the gradient, as on every accelerator:
-a kernel there cannot raise (TensorFlow's CPU kernel does). A launch that met one says so (`Lowering.in_range`).
+a kernel there cannot raise (TensorFlow's CPU kernel does). A launch that met one says so (`LoweringContext.in_range`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sparse_cross_entropy(c: Lowering) -> list[Node]:
     if features.rank != 2 or labels.shape != features.shape[:1]:
         raise c.error("logits [N, classes] and labels [N] are needed")
     b, dtype = c.b, features.dtype
-    c.in_range("labels", labels, features.shape[1])
+    c.context.in_range("labels", labels, features.shape[1])
     shifted, exponentials, total = shifted_exponentials(c, features)
     row = b.reshape(labels, [labels.shape[0], 1])
     valid = Term(b, b.binary("and", *_bounds(c, row, features.shape[1])))

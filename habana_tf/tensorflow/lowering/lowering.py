@@ -12,9 +12,8 @@ from typing import Any
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import NeedsNumber, Premises
-from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import IndexCheck, Node
+from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.row import Row
 
 
@@ -82,9 +81,7 @@ class Lowering:
 
     def known(self, node: Node) -> Any | None:
         """The value of a node if it is known at compile time, else None."""
-        from habana_tf.ir.constant_folding import constant
-
-        return constant(node, self.context.fixed, self.premises)
+        return self.context.known(node)
 
     def at_least(self, e: Extent, least: Extent = 0) -> bool:
         """Whether e >= least; what depends on the sizes becomes a condition of the range (see `ir.conditions`)."""
@@ -103,30 +100,6 @@ class Lowering:
     def reserve(self, samples: Extent) -> None:
         """How many 128-bit samples one execution of this op takes from its state."""
         self.context.states[self.context.stateful.index(self.index)] = samples
-
-    def in_range(
-        self, argument: str, indices: Node, bound: Extent, negative: bool = False, refused: bool = False
-    ) -> None:
-        """Has each launch look whether all `indices`, which the op is given as `argument`, are below `bound`, and not
-        negative, which with `negative` they may be. Indices that are known at compile time are looked at here.
-
-        refused: such an index fails the launch, whatever HABANA_SIM_CHECK_INDICES says but `off`.
-        """
-        checks = self.context.checks
-        if checks is None:
-            return
-        known = self.known(indices)
-        if known is not None and known.dtype != object and isinstance(bound, int):
-            least = known.min(initial=0)
-            if known.max(initial=-1) < bound and (negative or least >= 0):
-                return
-        b = self.b
-        numbers = indices if indices.dtype.bits >= 32 else b.cast(indices, DType.I32)
-        if not negative:
-            numbers = b.cast(numbers, DType.U32 if numbers.dtype.bits == 32 else DType.U64)
-        largest = b.reduce("max", b.reshape(numbers, (numbers.numel,)), [0])
-        if all((node, check.bound) != (largest, bound) for node, check in checks):
-            checks.append((largest, IndexCheck(b.origin, argument, bound, numbers.numel, refused)))
 
     def error(self, reason: str) -> LoweringError:
         """What to raise for arguments that the op refuses."""

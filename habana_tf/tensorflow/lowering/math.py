@@ -136,7 +136,7 @@ op("RightShift", T=INTS, generic="elementwise")(_shift("shr"))
 # -- formulas -------------------------------------------------------------------------------------------------
 
 
-def _formula(fn: ScalarFormula, *names: str, types: tuple[DType, ...] = FLOATS) -> None:
+def formula(fn: ScalarFormula, *names: str, types: tuple[DType, ...] = FLOATS) -> None:
     """Rows for ops that are a formula of their inputs, with broadcasting."""
     op(*names, T=types, generic="elementwise")(lambda c: wide(c, fn, *c.inputs))
 
@@ -160,20 +160,20 @@ def guarded(guard: Term, value: Term) -> Term:
     return guard.test("ne", 0).where(value, 0)
 
 
-_formula(lambda x: x * x, "Square", types=SIGNED)
-_formula(lambda x: 1 / x, "Reciprocal", "Inv")
-_formula(lambda x, y: (x - y) * (x - y), "SquaredDifference", types=(*FLOATS, DType.I32, DType.I64))
-_formula(softplus, "Softplus")
-_formula(lambda x: x / (x.map("abs") + 1), "Softsign")
-_formula(lambda x: x.test("lt", 0).where(x.map("expm1"), x), "Elu")
-_formula(selu, "Selu")
-_formula(lambda x: x.max(0), "Relu", types=NUMERIC)
-_formula(lambda x: x.max(0).min(6), "Relu6", types=NUMERIC)
-_formula(lambda x, y: guarded(y, x / y), "DivNoNan")
-_formula(lambda x, y: guarded(y, x * y), "MulNoNan")
-_formula(lambda x, y: guarded(x, x * y.map("log")), "Xlogy")
-_formula(lambda x, y: guarded(x, x * y.map("log1p")), "Xlog1py")
-_formula(lambda x, y: guarded(x, x / y), "Xdivy")
+formula(lambda x: x * x, "Square", types=SIGNED)
+formula(lambda x: 1 / x, "Reciprocal", "Inv")
+formula(lambda x, y: (x - y) * (x - y), "SquaredDifference", types=(*FLOATS, DType.I32, DType.I64))
+formula(softplus, "Softplus")
+formula(lambda x: x / (x.map("abs") + 1), "Softsign")
+formula(lambda x: x.test("lt", 0).where(x.map("expm1"), x), "Elu")
+formula(selu, "Selu")
+formula(lambda x: x.max(0), "Relu", types=NUMERIC)
+formula(lambda x: x.max(0).min(6), "Relu6", types=NUMERIC)
+formula(lambda x, y: guarded(y, x / y), "DivNoNan")
+formula(lambda x, y: guarded(y, x * y), "MulNoNan")
+formula(lambda x, y: guarded(x, x * y.map("log")), "Xlogy")
+formula(lambda x, y: guarded(x, x * y.map("log1p")), "Xlog1py")
+formula(lambda x, y: guarded(x, x / y), "Xdivy")
 
 
 @op("LeakyRelu", T=FLOATS, generic="elementwise")

@@ -83,7 +83,7 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
         def lower(c: Lowering) -> Sequence[Node]:
             _check_sparse(c, slots)
             indices = c.input("indices")
-            c.in_range("indices", indices, c.input(slots[0]).shape[0])
+            c.context.in_range("indices", indices, c.input(slots[0]).shape[0])
             values = step(UpdateStep(c, lambda n: c.b.gather(n, [indices], [0]), slots, sparse=True))
             return [
                 c.b.scatter(c.input(slot), v.done(c.input(slot).dtype), [indices], [0], "set")

@@ -38,7 +38,7 @@ def combined(c: Lowering, data: Node, ids: Node, kind: str, start: float | int, 
         raise c.error("data's shape must begin with that of segment_ids")
     if isinstance(count, int) and count < 0:
         raise c.error(f"num_segments must be non-negative, not {count}")
-    c.in_range("segment_ids", ids, count, negative=True)
+    c.context.in_range("segment_ids", ids, count, negative=True)
     base = c.b.const(start, data.dtype, (count, *data.shape[ids.rank :]))
     return scatter_wide(c, base, data, [ids], kind)
 
@@ -174,7 +174,7 @@ def sparse_times_dense(c: Lowering) -> Node:
     if dense.rank != 2 or dense.shape[0] != sizes[1]:
         raise c.error(f"matrices of shapes {sizes} and {list(dense.shape)} do not multiply")
     wide = values.dtype.accumulator
-    c.in_range("a_indices", row, sizes[0])
+    c.context.in_range("a_indices", row, sizes[0])
     rows = b.cast(gather_axis(c, dense, column, 0), wide)
     parts = b.map("mul", rows, b.broadcast_in_dim(b.cast(values, wide), rows.shape, [0]))
     total = b.scatter(b.const(0, wide, (sizes[0], dense.shape[1])), parts, [row], [0], "add")

@@ -60,7 +60,7 @@ def resource_scatter(c: Lowering) -> Node:
     if updates.rank and updates.shape != wanted or not x.rank:
         raise c.error("updates must be a scalar, or have the shape of the indices and then that of a row")
     updates = c.b.expand(updates, wanted)
-    c.in_range("indices", indices, x.shape[0])
+    c.context.in_range("indices", indices, x.shape[0])
     return scatter_wide(c, x, passed_over(c, updates, _kind(c)), [indices], _kind(c))
 
 

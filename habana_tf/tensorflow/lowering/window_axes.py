@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from habana_tf.formulas.spatial import WindowAxis
+from habana_tf.formulas.spatial import WindowAxis, padded_axis
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
@@ -28,21 +28,17 @@ def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> lis
     for i, (n, k) in enumerate(zip(sizes, kernels, strict=True)):
         s, d = strides[i + 1], dilations[i + 1]
         span = (k - 1) * d + 1
-        low: Extent
-        high: Extent
         if padding == "SAME":
             count = ext.div(ext.add(n, s - 1), s)
             total = ext.add(ext.mod(ext.mul(n, -1), s), span - s)  # what the last window needs beyond the elements
             total = 0 if span == 1 or n == 0 else c.premises.largest(total, 0)
             low = ext.div(total, 2)
-            high = ext.add(total, ext.mul(low, -1))
+            out.append(WindowAxis(n, k, s, d, low, ext.add(total, ext.mul(low, -1)), count))
         else:
-            low, high = (explicit[2 * i + 2], explicit[2 * i + 3]) if padding == "EXPLICIT" else (0, 0)
-            room = ext.add(n, low + high - span)
-            if not c.at_least(room, -s):
-                raise c.error(f"a window of {span} does not fit in {n} elements padded by {low} and {high}")
-            count = ext.div(ext.add(room, s), s) if c.at_least(room) else 0
-        out.append(WindowAxis(n, k, s, d, low, high, count))
+            before, after = (explicit[2 * i + 2], explicit[2 * i + 3]) if padding == "EXPLICIT" else (0, 0)
+            if not c.at_least(ext.add(n, before + after - span), -s):
+                raise c.error(f"a window of {span} does not fit in {n} elements padded by {before} and {after}")
+            out.append(padded_axis(c.premises, n, k, s, d, before, after))
     return out
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from habana_tf.formulas import special
 from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering import special
 from habana_tf.torch.ops.row import Call, Lower, Operand, both, overload
 
 

@@ -26,9 +26,6 @@ from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering import row as other_table
-from habana_tf.tensorflow.lowering.lowering import Lowering
-from habana_tf.tensorflow.lowering.table import lookup
 
 Operand = Node | bool | int | float
 Lower = Callable[..., "Node | Sequence[Node | None]"]
@@ -113,7 +110,6 @@ def both(*names: str) -> list[str]:
 
 _OF_TRUTHS = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 """What arithmetic on booleans is."""
-_NO_ROW = other_table.Row("", lambda c: [], {})
 
 
 @dataclass
@@ -156,29 +152,18 @@ class Call:
             return self.b.map(fn, terms[0].node)
         return self.b.binary(fn, terms[0].node, terms[1].node)
 
-    def existing(self, op: str, inputs: dict[str, Node], **attrs: Any) -> list[Node]:
-        """The results of an op of the other front end's table, which has the same meaning. inputs: by the names that
-        its lowering uses, in its order."""
-        row = lookup(op)
-        if row is None:
-            raise LoweringError(f"{self.name} wants {op}, which has no row")
-        slices = {name: slice(k, k + 1) for k, name in enumerate(inputs)}
-        made = row.lower(Lowering(self.context, op, self.name, [*inputs.values()], attrs, row, slices))
-        return [made] if isinstance(made, Node) else list(made)
-
     def in_range(
         self, words: str, indices: Node, bound: Extent, given: Node | None = None, refused: bool = False
     ) -> None:
         """Has each launch look whether all indices are in [0, bound). words: type and text of what PyTorch's CPU
         raises, with {index} and {size}. given: the indices as the program has them, where those have been changed.
-        refused: as in `Lowering.in_range`."""
+        refused: as in `LoweringContext.in_range`."""
         b = self.b
         if given is not None and self.context.checks is not None:
             wide, zero = DType.U64, b.const(0, given.dtype)
             inside = b.binary("lt", b.cast(b.cast(indices, DType.I64), wide), b.extent(bound, wide))
             indices = b.select(inside, zero, given)
-        row = Lowering(self.context, self.name, self.name, [], {}, _NO_ROW, {})
-        row.in_range(words, indices, bound, refused=refused)
+        self.context.in_range(words, indices, bound, refused=refused)
 
     def holds(self, words: str, right: Node) -> None:
         """Has each launch look whether something holds everywhere, and fail if it does not. words: as in `in_range`."""

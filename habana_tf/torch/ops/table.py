@@ -6,6 +6,7 @@ from habana_tf.torch.ops import (
     activations,
     averages,
     comparisons,
+    convolutions,
     creation,
     elementwise,
     functions,
@@ -27,8 +28,8 @@ from habana_tf.torch.ops import (
 from habana_tf.torch.ops.row import ROWS, Row
 
 FAMILIES = (
-    activations, averages, comparisons, creation, elementwise, functions, gru, indexing, joining, losses, normalization,
-    ordering, padding, pooling, products, random, recurrent, reductions, resizing, updates,
+    activations, averages, comparisons, convolutions, creation, elementwise, functions, gru, indexing, joining, losses,
+    normalization, ordering, padding, pooling, products, random, recurrent, reductions, resizing, updates,
 )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.resolver.keys import PACKAGE, digest_of, imported_sources
+from habana_tf.resolver.keys import digest_of, imported_sources
 from habana_tf.torch.memory import views
 from habana_tf.torch.memory.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call
@@ -320,7 +320,5 @@ def nbytes(shape: Sequence[int], dtype: DType) -> int:
 
 @functools.cache
 def lowerings_version() -> str:
-    """SHA-256 over what makes a program of a recording: this file and all that it imports, with the op table of
-    TensorFlow's, from which some rows take their lowering."""
-    rows = (PACKAGE / "tensorflow" / "lowering").rglob("*.py")
-    return digest_of(imported_sources([Path(__file__), *rows], ["formulas", "torch", "tensorflow/lowering"]))
+    """SHA-256 over what makes a program of a recording: this file and all that it imports."""
+    return digest_of(imported_sources([Path(__file__)], ["formulas", "torch"]))
