@@ -70,6 +70,16 @@ def without_hpu() -> Iterator[None]:
 
 
 @pytest.fixture
+def without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the package's or of a launcher's is set, but what the test sets."""
+    from habana_tf import settings
+
+    for setting in settings.declared():
+        for name in (setting.name, *setting.aliases):
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
 def falling_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that cannot be compiled runs all the same, as for users."""
     monkeypatch.setenv("TF_CPU_RUNTIME_FALLBACK", "allow")

@@ -12,9 +12,9 @@ X = np.random.default_rng(0).uniform(-1, 1, (6, 4, 5)).astype("f4")
 W = np.random.default_rng(1).uniform(-0.5, 0.5, (5, 5)).astype("f4")
 
 
-def compare(f: Callable[..., Any], *arrays: Any, launches: int | None = 6, gradients: bool = True) -> None:
+def compare(f: Callable[..., Any], *arrays: Any, launches: int | None = 6, gradients: bool = True) -> int:
     """A function and its gradients on both devices; all of a second call in at most so many launches and ops of
-    TensorFlow's own (on lists), if there is a number."""
+    TensorFlow's own (on lists), if there is a number. Returns how many results and gradients there are."""
     from habana_tf._native import _bridge
 
     def run(device: str) -> list[Any]:
@@ -44,6 +44,7 @@ def compare(f: Callable[..., Any], *arrays: Any, launches: int | None = 6, gradi
     assert len(expected) == len(got)
     for e, g in zip(expected, got, strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(e).max(initial=0.0))))
+    return len(got)
 
 
 def written(x: tf.Tensor, body: Callable[..., Any], steps: Any, size: int = 6) -> tf.Tensor:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from habana_tf import settings
 from habana_tf.cli.main import main
 
 
@@ -18,11 +17,7 @@ class Run(NamedTuple):
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
-
+def run(capsys: pytest.CaptureFixture[str], without_settings: None) -> Callable[..., Run]:
     def run(*arguments: str) -> Run:
         try:
             code = main(arguments)

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 
 import pytest
 
-from habana_tf import settings
 from habana_tf.distribute import launcher_cluster
 from tests.distribute.job import free_ports, needs_mpi, run_mpi, run_srun
 
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
-    yield monkeypatch
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 
 def ranks(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, local_size: int, job: str = "job-1") -> None:
@@ -32,32 +24,32 @@ def workers(resolver: object) -> list[str]:
     return table
 
 
-def test_a_program_alone_has_no_cluster(clean: pytest.MonkeyPatch) -> None:
+def test_a_program_alone_has_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launcher_cluster.resolver() is None
-    ranks(clean, 0, 1, 1)
+    ranks(monkeypatch, 0, 1, 1)
     assert launcher_cluster.resolver() is None
 
 
-def test_all_ranks_make_the_same_table(clean: pytest.MonkeyPatch) -> None:
+def test_all_ranks_make_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = []
     for rank in range(4):
-        ranks(clean, rank, 4, 4)
+        ranks(monkeypatch, rank, 4, 4)
         resolver = launcher_cluster.resolver()
         assert resolver is not None and (resolver.task_type, resolver.task_id) == ("worker", rank)
         tables.append(workers(resolver))
     assert all(table == tables[0] for table in tables) and len(set(tables[0])) == 4
     assert all(address.startswith("localhost:") for address in tables[0])
-    ranks(clean, 0, 4, 4, job="job-2")
+    ranks(monkeypatch, 0, 4, 4, job="job-2")
     assert not set(workers(launcher_cluster.resolver())) & set(tables[0])  # another job has other ports
 
 
-def test_several_hosts_are_named(clean: pytest.MonkeyPatch) -> None:
-    ranks(clean, 3, 4, 2)
+def test_several_hosts_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks(monkeypatch, 3, 4, 2)
     with pytest.raises(launcher_cluster.ClusterError, match=r"2 hosts, but 0 are named.*MULTI_HLS_IPS"):
         launcher_cluster.resolver()
-    clean.setenv("MULTI_HLS_IPS", "10.0.0.1, 10.0.0.2")
+    monkeypatch.setenv("MULTI_HLS_IPS", "10.0.0.1, 10.0.0.2")
     first = free_ports(1)[0] - 3  # of rank 0, where rank 3's has to be free
-    clean.setenv("HABANA_SIM_PORT_BASE", str(first))
+    monkeypatch.setenv("HABANA_SIM_PORT_BASE", str(first))
     expected = [f"10.0.0.1:{first}", f"10.0.0.1:{first + 1}", f"10.0.0.2:{first + 2}", f"10.0.0.2:{first + 3}"]
     assert workers(launcher_cluster.resolver()) == expected
 
@@ -68,33 +60,33 @@ def test_several_hosts_are_named(clean: pytest.MonkeyPatch) -> None:
     ids=["in turn", "uneven, the first", "uneven, the last"],
 )
 def test_hosts_that_were_filled_otherwise_are_an_error(
-    clean: pytest.MonkeyPatch, rank: int, size: int, local_rank: int, local_size: int
+    monkeypatch: pytest.MonkeyPatch, rank: int, size: int, local_rank: int, local_size: int
 ) -> None:
     numbers = {"RANK": rank, "SIZE": size, "LOCAL_RANK": local_rank, "LOCAL_SIZE": local_size}
     for name, value in numbers.items():
-        clean.setenv(f"OMPI_COMM_WORLD_{name}", str(value))
-    clean.setenv("MULTI_HLS_IPS", "10.0.0.1,10.0.0.2")
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", str(value))
+    monkeypatch.setenv("MULTI_HLS_IPS", "10.0.0.1,10.0.0.2")
     with pytest.raises(launcher_cluster.ClusterError, match=r"not filled one after the other.*TF_CONFIG"):
         launcher_cluster.resolver()
 
 
-def test_slurm(clean: pytest.MonkeyPatch) -> None:
+def test_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"PROCID": "2", "STEP_NUM_TASKS": "4", "LOCALID": "0", "NODEID": "1", "STEP_TASKS_PER_NODE": "2(x2)",
               "STEP_NODELIST": "node[7-8]", "JOB_ID": "77", "STEP_ID": "0"}  # fmt: skip
     for name, value in values.items():
-        clean.setenv(f"SLURM_{name}", value)
+        monkeypatch.setenv(f"SLURM_{name}", value)
     resolver = launcher_cluster.resolver()
     assert resolver is not None and resolver.task_id == 2
     assert [address.split(":")[0] for address in workers(resolver)] == ["node7", "node7", "node8", "node8"]
 
 
-def test_a_taken_port_is_an_error(clean: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ranks(clean, 0, 2, 2)
-        clean.setenv("HABANA_SIM_PORT_BASE", str(port))
+        ranks(monkeypatch, 0, 2, 2)
+        monkeypatch.setenv("HABANA_SIM_PORT_BASE", str(port))
         with pytest.raises(launcher_cluster.ClusterError, match=rf"port {port} .* HABANA_SIM_PORT_BASE"):
             launcher_cluster.resolver()
 

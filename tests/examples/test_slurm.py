@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,19 +46,14 @@ print("rank", place.rank, "of", place.size, "card", claim.claim().module_id, "ma
 """
 
 
-@pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
-    yield monkeypatch
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 
 def options() -> dict[str, str]:
     return dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)$", SCRIPT.read_text(), re.MULTILINE))
 
 
-def test_its_tasks_are_one_job_with_a_card_each(clean: pytest.MonkeyPatch) -> None:
+def test_its_tasks_are_one_job_with_a_card_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks of the script's hosts make the same table of workers, and no two of a host get the same card."""
     nodes, tasks = int(options()["nodes"]), int(options()["ntasks-per-node"])
     assert options()["distribution"] == "block"
@@ -70,7 +64,7 @@ def test_its_tasks_are_one_job_with_a_card_each(clean: pytest.MonkeyPatch) -> No
                  "STEP_TASKS_PER_NODE": f"{tasks}(x{nodes})", "STEP_NODELIST": f"node[1-{nodes}]", "JOB_ID": 4711,
                  "STEP_ID": 0}  # fmt: skip
         for name, value in place.items():
-            clean.setenv(f"SLURM_{name}", str(value))
+            monkeypatch.setenv(f"SLURM_{name}", str(value))
         resolver = launcher_cluster.resolver(listens=True)
         assert resolver is not None and resolver.task_id == rank
         tables.append(resolver.cluster_spec().as_dict()["worker"])

@@ -10,15 +10,10 @@ import textwrap
 import pytest
 
 from habana_frameworks.tensorflow import multinode_helpers
-from habana_tf import settings
 from tests.child import environment, python
 from tests.distribute.job import mpirun, needs_mpi
 
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        monkeypatch.delenv(setting.name, raising=False)
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 
 def _all() -> tuple[int, int, int, int]:

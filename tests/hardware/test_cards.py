@@ -7,15 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf import settings
 from habana_tf.hardware.cards import CardError, cards, choice, visible_cards
 
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 
 RANK_2 = {

@@ -17,10 +17,7 @@ SLURM = {"SLURM_PROCID": 4, "SLURM_STEP_NUM_TASKS": 9, "SLURM_LOCALID": 0, "SLUR
          "SLURM_STEP_TASKS_PER_NODE": "4(x2),1"}  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        monkeypatch.delenv(setting.name, raising=False)
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 
 @pytest.mark.parametrize(

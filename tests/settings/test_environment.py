@@ -8,12 +8,7 @@ import pytest
 
 from habana_tf import settings
 
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 
 def test_defaults_hold_when_unset_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:

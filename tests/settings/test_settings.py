@@ -95,11 +95,7 @@ FOREIGN = re.compile(
 )
 
 
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 
 def test_every_setting_is_in_the_key_or_excluded() -> None:

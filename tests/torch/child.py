@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,20 @@ def _has_torch() -> bool:
 HAS_TORCH = _has_torch()
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed: pip install 'habana_tf[torch]'")
 MODES = "lazy", "eager"
+
+
+def get_recorder() -> Any:
+    """That of the device. For tests in the child."""
+    from habana_tf.torch import loader
+
+    return loader.load().recorder
+
+
+def raises(words: str, call: Callable[[], Any], kind: type[BaseException] = RuntimeError) -> None:
+    """A call fails with an error whose message has these words."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert words in str(caught.value), caught.value
 
 
 def on_device(*arguments: str, modes: tuple[str, ...] = MODES) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -49,14 +64,12 @@ def on_device(*arguments: str, modes: tuple[str, ...] = MODES) -> Callable[[Call
 
 def load() -> Callable[..., None]:
     """What runs a test in the child."""
-    from habana_tf.torch import loader
-
-    recorder = loader.load().recorder
+    found = get_recorder()
 
     def run(test: Callable[..., None], mode: str, argument: str) -> None:
-        recorder.flush()
-        recorder.lazy = mode == "lazy"
+        found.flush()
+        found.lazy = mode == "lazy"
         test(*([argument] if argument else []))
-        recorder.flush()
+        found.flush()
 
     return run

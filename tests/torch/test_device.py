@@ -5,19 +5,15 @@ from __future__ import annotations
 import copy
 import gc
 import io
-from typing import Any
+import re
+
+import pytest
 
 from tests.child import python
-from tests.torch.child import HAS_TORCH, needs_torch, on_device
+from tests.torch.child import HAS_TORCH, get_recorder, needs_torch, on_device, raises
 
 if HAS_TORCH:
     import torch
-
-
-def _recorder() -> Any:
-    from habana_tf.torch import loader
-
-    return loader.load().recorder
 
 
 @on_device()
@@ -110,17 +106,14 @@ def test_what_only_a_program_holds_takes_no_memory() -> None:
 
 @on_device()
 def test_a_full_card_says_so_in_pytorchs_words() -> None:
-    memory = _recorder().memory
+    memory = get_recorder().memory
     torch.hpu.synchronize()
     torch.hpu.empty_cache()
     before, memory.capacity = memory.capacity, memory.statistics.reserved + (8 << 20)
     try:
         kept = torch.ones(1 << 20).to("hpu")
-        try:
-            torch.ones(1 << 21).to("hpu")
-            raise SystemError("no error")
-        except torch.OutOfMemoryError as error:
-            assert "HPU out of memory. Tried to allocate 8.00 MiB" in str(error)
+        words = "HPU out of memory. Tried to allocate 8.00 MiB"
+        raises(words, lambda: torch.ones(1 << 21).to("hpu"), torch.OutOfMemoryError)
         del kept
         torch.ones(1 << 20).to("hpu")
     finally:
@@ -129,16 +122,14 @@ def test_a_full_card_says_so_in_pytorchs_words() -> None:
 
 @on_device(modes=("lazy",))
 def test_a_program_that_found_the_card_full_runs_when_it_is_not() -> None:
-    memory = _recorder().memory
+    memory = get_recorder().memory
     torch.hpu.synchronize()
     torch.hpu.empty_cache()
     x = torch.ones(1 << 20).to("hpu")
     y, z = x + 1, x * 3
     before, memory.capacity = memory.capacity, memory.statistics.reserved + (5 << 20)
     try:
-        torch.hpu.synchronize()
-        raise SystemError("no error")
-    except torch.OutOfMemoryError:
+        raises("", torch.hpu.synchronize, torch.OutOfMemoryError)
         del y
     finally:
         memory.capacity = before
@@ -167,21 +158,10 @@ def test_wrong_arguments_are_refused_as_on_the_cpu_and_change_nothing() -> None:
     x, y = torch.ones(2, 3).to("hpu"), torch.ones(4, 5).to("hpu")
     z = x + 1
     for wrong in (lambda: x @ y, lambda: x + y, lambda: x.add_(y)):
-        try:
+        with pytest.raises(RuntimeError, match=r"size|shape"):
             wrong()
-            raise SystemError("no error")
-        except RuntimeError as error:
-            assert "size" in str(error) or "shape" in str(error), error
-    try:
-        torch.ones(2, 3).add_(x)
-        raise SystemError("no error")
-    except RuntimeError as error:
-        assert "Expected all tensors to be on the same device" in str(error)
-    try:
-        x.numpy()
-        raise SystemError("no error")
-    except TypeError as error:
-        assert "hpu" in str(error)
+    raises("Expected all tensors to be on the same device", lambda: torch.ones(2, 3).add_(x))
+    raises("hpu", x.numpy, TypeError)
     assert z.eq(2).all().item() and x.eq(1).all().item()
 
 
@@ -200,11 +180,9 @@ def test_layouts_and_types_that_are_not_there_are_refused_by_their_names() -> No
         ("torch.float8_e5m2", lambda: x.view(torch.float8_e5m2).cpu()),
         ("torch.bits8", lambda: torch.empty(2, dtype=torch.bits8, device="hpu")),
     ):
-        try:
+        words = f"HPU has no ({re.escape(kind)} tensors|tensors of {re.escape(kind)})"
+        with pytest.raises((NotImplementedError, TypeError), match=words):
             make()
-            raise SystemError("no error")
-        except (NotImplementedError, TypeError) as error:
-            assert f"HPU has no {kind} tensors" in str(error) or f"HPU has no tensors of {kind}" in str(error), error
     assert x.sum().item() == 4
 
 

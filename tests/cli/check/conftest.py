@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from habana_tf import settings
 from habana_tf.cli.check.finding import Finding
 from tests import child
 
 
 @pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        for name in (setting.name, *setting.aliases):
-            monkeypatch.delenv(name, raising=False)
+def clean(without_settings: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HABANA_SIM_STATE_DIR", child.machine())
 
 

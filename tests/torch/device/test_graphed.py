@@ -7,33 +7,12 @@ import inspect
 import io
 from typing import Any
 
-from tests.torch.child import HAS_TORCH, on_device
+from tests.torch.child import HAS_TORCH, on_device, raises
 
 if HAS_TORCH:
     import torch
 
-    from habana_tf.torch import loader
 LAZY = ("lazy",)
-
-
-def _recorder() -> Any:
-    return loader.load().recorder
-
-
-def _raises(words: str, call: Any) -> None:
-    try:
-        call()
-    except RuntimeError as error:
-        assert words in str(error), error
-        return
-    raise SystemError("no error")
-
-
-def _captured(call: Any) -> Any:
-    g = torch.hpu.HPUGraph()
-    with torch.hpu.graph(g):
-        call()
-    return g
 
 
 @on_device(modes=LAZY)
@@ -102,7 +81,7 @@ def test_a_graphed_callable_has_no_second_derivative() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sigmoid()).hpu()
     x = torch.randn(3, 4).hpu().requires_grad_()
     graphed = torch.hpu.make_graphed_callables(module, (torch.randn(3, 4).hpu().requires_grad_(),))
-    _raises("has no second derivative", lambda: torch.autograd.grad(graphed(x).sum(), x, create_graph=True))
+    raises("has no second derivative", lambda: torch.autograd.grad(graphed(x).sum(), x, create_graph=True))
 
 
 @on_device(modes=LAZY)

@@ -6,29 +6,15 @@ import copy
 import gc
 from typing import Any
 
-from tests.torch.child import HAS_TORCH, on_device
+from tests.torch.child import HAS_TORCH, get_recorder, on_device, raises
 
 if HAS_TORCH:
     import torch
 
-    from habana_tf.torch import loader
 LAZY = ("lazy",)
 
 
-def _recorder() -> Any:
-    return loader.load().recorder
-
-
-def _raises(words: str, call: Any) -> None:
-    try:
-        call()
-    except RuntimeError as error:
-        assert words in str(error), error
-        return
-    raise SystemError("no error")
-
-
-def _captured(call: Any) -> Any:
+def captured(call: Any) -> Any:
     g = torch.hpu.HPUGraph()
     with torch.hpu.graph(g):
         call()
@@ -47,7 +33,7 @@ def test_a_replay_computes_with_what_its_inputs_hold_and_records_nothing() -> No
         torch.hpu.synchronize()  # two programs
         c = b.sum(1) * 2
         g.capture_end()
-    recorder = _recorder()
+    recorder = get_recorder()
     for _ in range(3):
         new = torch.randn(4, 3)
         a.copy_(new)
@@ -78,7 +64,7 @@ def test_memory_of_a_graph_is_given_to_nobody_and_back_when_it_is_gone() -> None
     assert torch.hpu.memory_allocated() - before >= 12 << 20
     g.reset()
     assert torch.hpu.memory_allocated() == before
-    g = _captured(lambda: torch.ones(1 << 20).hpu() + 1)
+    g = captured(lambda: torch.ones(1 << 20).hpu() + 1)
     del g
     gc.collect()
     assert torch.hpu.memory_allocated() == before
@@ -87,7 +73,7 @@ def test_memory_of_a_graph_is_given_to_nobody_and_back_when_it_is_gone() -> None
 @on_device(modes=LAZY)
 def test_in_place_updates_go_on_at_each_replay() -> None:
     w = torch.zeros(5).hpu()
-    g = _captured(lambda: w.add_(1).mul_(2))
+    g = captured(lambda: w.add_(1).mul_(2))
     assert w[0].item() == 2
     for want in (6, 14):
         g.replay()
@@ -139,13 +125,13 @@ def test_what_the_host_does_cannot_be_captured_and_leaves_all_as_it_was() -> Non
         ("reads a tensor", lambda: (x + 1).sum().item()),
         ("writes a tensor", lambda: x.copy_(torch.zeros(3))),
         ("reads a tensor", lambda: torch.linalg.svd(torch.eye(3).hpu() + x)),
-        ("one at a time", lambda: _captured(lambda: x + 1)),
+        ("one at a time", lambda: captured(lambda: x + 1)),
     ):
-        _raises(words, lambda call=call: _captured(call))
+        raises(words, lambda call=call: captured(call))
         assert not torch.hpu.is_current_stream_capturing()
         assert x.tolist() == [1, 1, 1] and (x + 1).tolist() == [2, 2, 2]
-    _raises("without a capture", torch.hpu.HPUGraph().replay)
-    _raises("without capture_begin", torch.hpu.HPUGraph().capture_end)
+    raises("without a capture", torch.hpu.HPUGraph().replay)
+    raises("without capture_begin", torch.hpu.HPUGraph().capture_end)
 
 
 @on_device(modes=LAZY)
@@ -157,7 +143,7 @@ def test_a_constant_that_a_program_overwrites_is_new_at_each_replay() -> None:
         c = torch.tensor([1.0, 2.0, 3.0]).to("hpu")
         kept.append(c.add_(x))
 
-    g = _captured(body)
+    g = captured(body)
     for _ in range(2):
         g.replay()
         assert kept[0].tolist() == [2, 3, 4]
@@ -179,9 +165,9 @@ def test_random_numbers_are_others_at_each_replay() -> None:
 
 @on_device(modes=("eager",))
 def test_eager_mode_has_no_graphs_and_says_so() -> None:
-    _raises("PT_HPU_LAZY_MODE=1", torch.hpu.HPUGraph().capture_begin)
+    raises("PT_HPU_LAZY_MODE=1", torch.hpu.HPUGraph().capture_begin)
     model = torch.hpu.wrap_in_hpu_graph(torch.nn.Linear(2, 2).hpu())
-    _raises("PT_HPU_LAZY_MODE=1", lambda: model(torch.ones(1, 2).hpu()))
+    raises("PT_HPU_LAZY_MODE=1", lambda: model(torch.ones(1, 2).hpu()))
     trained = torch.hpu.ModuleCacher()(model=torch.nn.Linear(2, 2).hpu())
     assert trained(torch.ones(1, 2).hpu()).requires_grad
 
@@ -208,9 +194,4 @@ def test_a_program_keeps_graphs_of_its_own() -> None:
             x, y = torch.full((size,), float(k)).hpu(), torch.ones(size).hpu()
             assert call(x, y).tolist() == [2 * k + 1.0] * size
     assert len(known) == 2
-    try:
-        graphs.copy_to([x], [x, x])
-    except ValueError as error:
-        assert "another structure" in str(error)
-        return
-    raise SystemError("no error")
+    raises("another structure", lambda: graphs.copy_to([x], [x, x]), ValueError)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf import settings
 from habana_tf.hardware import ranks
 from tests.child import python
 from tests.distribute.job import free_ports, job, mpirun, needs_mpi
 from tests.torch.child import HAS_TORCH, needs_torch
 
-pytestmark = needs_torch
+pytestmark = [needs_torch, pytest.mark.usefixtures("without_settings")]
 if HAS_TORCH:
     from habana_tf.hardware.cards import CardError
     from habana_tf.torch.distributed.launched import initialize_distributed_hpu
@@ -29,12 +28,6 @@ SLURM_ALONE = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID"
                "SLURM_STEP_TASKS_PER_NODE": "1"}  # fmt: skip
 SLURM = {"SLURM_PROCID": "4", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "0", "SLURM_NODEID": "1",
          "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in settings.declared():
-        monkeypatch.delenv(setting.name, raising=False)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from tests.torch.child import HAS_TORCH, on_device
 
 if HAS_TORCH:
@@ -37,11 +39,8 @@ def test_the_state_is_bytes_that_go_back() -> None:
     assert all(map(torch.equal, first, _drawn()))
     assert state.dtype is torch.uint8 and torch.hpu.initial_seed() == 3
     for wrong, error in ((state[:-1], RuntimeError), (state.int(), TypeError)):
-        try:
+        with pytest.raises(error):
             torch.hpu.set_rng_state(wrong)
-            raise SystemError("no error")
-        except error:
-            pass
 
 
 @on_device()

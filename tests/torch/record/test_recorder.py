@@ -6,17 +6,11 @@ import gc
 import random
 from typing import Any
 
-from tests.torch.child import HAS_TORCH, on_device
+from tests.torch.child import HAS_TORCH, get_recorder, on_device
 
 if HAS_TORCH:
     import torch
     from torch.utils.checkpoint import checkpoint
-
-
-def _recorder() -> Any:
-    from habana_tf.torch import loader
-
-    return loader.load().recorder
 
 
 @on_device()
@@ -59,7 +53,7 @@ if HAS_TORCH:
 @on_device(modes=("lazy",))
 def test_numbers_that_change_with_each_step_are_the_same_program() -> None:
     """With the gradient, whose formula has the number too; in float32 and bfloat16."""
-    recorder = _recorder()
+    recorder = get_recorder()
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.linspace(0.1, 1.3, 12).reshape(3, 4).to(dtype)
         for name, call in NUMBERS.items():
@@ -79,7 +73,7 @@ def test_numbers_that_change_with_each_step_are_the_same_program() -> None:
 @on_device()
 def test_a_momentum_that_changes_with_each_batch_is_the_same_program() -> None:
     """As of BatchNorm(momentum=None), which averages over all batches."""
-    recorder, x = _recorder(), torch.randn(8, 3)
+    recorder, x = get_recorder(), torch.randn(8, 3)
     layers = [torch.nn.BatchNorm1d(3, momentum=None) for _ in range(2)]
     layers[1].to("hpu")
     programs = []
@@ -94,7 +88,7 @@ def test_a_momentum_that_changes_with_each_batch_is_the_same_program() -> None:
 
 @on_device()
 def test_the_same_nan_records_nothing_new() -> None:
-    recorder, x = _recorder(), torch.ones(3).to("hpu")
+    recorder, x = get_recorder(), torch.ones(3).to("hpu")
 
     def step() -> None:
         torch.nn.functional.pad(x, (0, 1), value=float("nan")).cpu()
@@ -108,7 +102,7 @@ def test_the_same_nan_records_nothing_new() -> None:
 
 @on_device()
 def test_a_result_that_does_not_fit_leaves_what_was_recorded() -> None:
-    recorder, x = _recorder(), torch.ones(1000).to("hpu")
+    recorder, x = get_recorder(), torch.ones(1000).to("hpu")
     z = torch.ones(3).to("hpu") * 2
     capacity, recorder.memory.capacity = recorder.memory.capacity, 1 << 20
     try:
@@ -126,7 +120,7 @@ def test_a_result_that_does_not_fit_leaves_what_was_recorded() -> None:
 @on_device()
 def test_memory_that_a_waiting_program_reads_is_kept_when_it_runs_short() -> None:
     """A tensor in a cycle is gone when garbage is collected to make room."""
-    memory = _recorder().memory
+    memory = get_recorder().memory
 
     class Cycle:
         pass
@@ -213,7 +207,7 @@ def test_what_is_computed_again_drops_the_same() -> None:
 def test_pages_that_are_kept_go_back_to_a_host_that_runs_short() -> None:
     from habana_tf.torch.memory import storage
 
-    memory, bridge = _recorder().memory, storage._bridge
+    memory, bridge = get_recorder().memory, storage._bridge
     torch.zeros(1 << 23).to("hpu")  # is kept for the next of its size
     torch.zeros(1).to("hpu")
     kept, real = memory.statistics.reserved, bridge.host_memory
