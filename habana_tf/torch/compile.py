@@ -27,9 +27,8 @@ from habana_tf.torch import private_api
 from habana_tf.torch.changes.compiling import whole_upsampling
 from habana_tf.torch.loader import load
 from habana_tf.torch.memory.strides import hints, order_of_strides, ordered
-from habana_tf.torch.record import scopes
+from habana_tf.torch.record import current, scopes
 from habana_tf.torch.record.compiled_steps import Kind
-from habana_tf.torch.record.recorder import Recorder
 from habana_tf.torch.record.stretches import Bound
 from habana_tf.torch.record.tree import Step
 
@@ -62,7 +61,8 @@ def hpu_backend(
 
     def compiler(kind: Kind) -> Callable[..., Any]:
         def compiled(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            return _boxed(Graph(load().recorder, part, chosen["use_eager_fallback"], kind))
+            load()
+            return _boxed(Graph(part, chosen["use_eager_fallback"], kind))
 
         return compiled
 
@@ -96,8 +96,8 @@ class Graph:
     """A graph of AOTAutograd. The first call runs it node by node and finds the nodes that are no part of a program;
     these divide it into regions."""
 
-    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule, may_fall_back: bool, kind: Kind) -> None:
-        self.recorder, self.graph, self.may_fall_back, self.kind = recorder, graph, may_fall_back, kind
+    def __init__(self, graph: torch.fx.GraphModule, may_fall_back: bool, kind: Kind) -> None:
+        self.graph, self.may_fall_back, self.kind = graph, may_fall_back, kind
         self.run: Callable[..., Any] | None = None
         for node in graph.graph.nodes:
             if node.op == "call_function" and node.target is torch.ops.aten.view.default:
@@ -108,7 +108,7 @@ class Graph:
     def __call__(self, *args: Any) -> Any:
         if self.run is not None:
             return self.run(*args)
-        walk, whole = _Walk(self.recorder, self.graph), Region(self.recorder, self.graph, self.kind)
+        walk, whole = _Walk(self.graph), Region(self.graph, self.kind)
         results = whole.first(walk.run, args)
         if walk.outside and not self.may_fall_back:
             raise RuntimeError(f"hpu_backend: no program can have {walk.names()}, and use_eager_fallback is False")
@@ -139,20 +139,20 @@ def _keep_orders(graph: torch.fx.Graph) -> None:
 class _Walk(torch.fx.Interpreter):
     """Runs a graph and notes the nodes that are no part of a program."""
 
-    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule) -> None:
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
         super().__init__(graph)
-        self.recorder = recorder
         self.outside: dict[torch.fx.Node, None] = {}
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        uses, draws = self.recorder.host_uses, self.recorder.draws
+        recorder = current.recorder()
+        uses, draws = recorder.host_uses, recorder.draws
         with scopes.of_node(n.meta):
             made = super().run_node(n)
         if n.op == "call_function":
             random = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
             on_host = any(t.device.type != "hpu" for t in _tensors(made))
             taken = n.target is operator.getitem and n.args[0] in self.outside
-            if on_host or taken or uses != self.recorder.host_uses or random and draws == self.recorder.draws:
+            if on_host or taken or uses != recorder.host_uses or random and draws == recorder.draws:
                 self.outside[n] = None
         return made
 
@@ -187,7 +187,7 @@ def _divided(whole: Region, outside: dict[torch.fx.Node, None]) -> Callable[...,
     for name, region in list(split.named_children()):
         number = name.removeprefix("submod_")
         if number.isdigit() and int(number) not in mixed:
-            setattr(split, name, Region(whole.recorder, region, whole.kind))
+            setattr(split, name, Region(region, whole.kind))
     run: Callable[..., Any] = split.forward
     return run
 
@@ -200,9 +200,9 @@ class Region(torch.nn.Module):
     be bound.
     """
 
-    def __init__(self, recorder: Recorder, graph: torch.fx.GraphModule, kind: Kind) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, kind: Kind) -> None:
         super().__init__()
-        self.recorder, self.graph, self.kind = recorder, graph, kind
+        self.graph, self.kind = graph, kind
         self.known: dict[tuple[Step, tuple[Any, ...]], list[Bound]] = {}
         self.places: dict[Step, None] = {}
         self.root: Step | None = None
@@ -218,7 +218,7 @@ class Region(torch.nn.Module):
         return self._called(args, run)
 
     def _called(self, args: Sequence[Any], run: Callable[..., Any]) -> Any:
-        recorder = self.recorder
+        recorder = current.recorder()
         if recorder.watching:  # a capture, which notes what is recorded
             with torch.no_grad():
                 return run(*args)
@@ -251,7 +251,8 @@ class Region(torch.nn.Module):
         return results[0] if self.single else tuple(results)
 
     def _recorded(self, key: tuple[Any, ...], run: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
-        recorder, before = self.recorder, self.recorder.place
+        recorder = current.recorder()
+        before = recorder.place
         with torch.no_grad():
             results, bound = recorder.stretch(lambda: run(*args), (*args, *self.held))
         self.single = not isinstance(results, (tuple, list))

@@ -26,7 +26,7 @@ from habana_tf.torch import changes
 from habana_tf.torch.changes import lightning as choices
 from habana_tf.torch.device import hpu
 from habana_tf.torch.hpex import hmp
-from habana_tf.torch.loader import load
+from habana_tf.torch.record.current import recorder
 
 SINGLE, PARALLEL = "hpu_single", "hpu_parallel"
 """Strategies for one card and for several."""
@@ -83,12 +83,12 @@ def _marking(base: Any) -> Any:
 
         def backward(self, *args: Any, **kwargs: Any) -> Any:
             made = super().backward(*args, **kwargs)
-            load().recorder.flush()
+            recorder().flush()
             return made
 
         def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
             made = super().optimizer_step(*args, **kwargs)
-            load().recorder.flush()
+            recorder().flush()
             return made
 
     return Marking

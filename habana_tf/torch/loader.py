@@ -38,9 +38,13 @@ class Device:
     def __init__(self) -> None:
         chip = choice().cards[0].chip if cards() else chips.chip()
         self.memory = Memory(chip.hbm_bytes, claim.claim)
-        self.recorder = Recorder(self.memory, PT_HPU_LAZY_MODE.get())
-        self.kernels = Kernels(self.recorder)
-        current.attach(self.memory, self.recorder, chip)
+        self.kernels = Kernels()
+        current.attach(Recorder(self.memory, PT_HPU_LAZY_MODE.get()), chip)
+
+    @property
+    def recorder(self) -> Recorder:
+        """What records ops now."""
+        return current.recorder()
 
     @property
     def card(self) -> Card:
@@ -76,7 +80,7 @@ def load() -> Device:
         autocast.default.register()
         pinned.default.register()
         changes.install(changes.AT_LOAD)
-        serialization.register(device.recorder)
+        serialization.register()
         compile_backends.announce()
         telemetry.begin()
         device_state.set_loaded(device_state.PYTORCH)

@@ -17,7 +17,6 @@ import torch
 
 from habana_tf.host_changes.change import PYTORCH, Change, Group
 from habana_tf.torch.record import current
-from habana_tf.torch.record.recorder import Recorder
 
 _SIZE = "_habana_tf_size"
 _nbytes = torch.UntypedStorage.nbytes
@@ -31,7 +30,7 @@ def _resized(original: Any) -> Any:
         if size > _nbytes(self):
             raise RuntimeError("Trying to resize storage that is not resizable")
         if size == 0 and self.nbytes():
-            _free(current.now()[1], self.data_ptr())
+            _free(self.data_ptr())
         setattr(self, _SIZE, size)
         return self
 
@@ -58,8 +57,9 @@ def _refused(original: Any) -> Any:
     return _resize_
 
 
-def _free(recorder: Recorder, address: int) -> None:
+def _free(address: int) -> None:
     """Gives the memory of a storage back to the card, once what was recorded has read it."""
+    recorder = current.recorder()
     with recorder.lock:
         recorder.flush()
         recorder.memory.discard(recorder.memory.blocks[address])

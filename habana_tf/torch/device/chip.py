@@ -19,4 +19,4 @@ class synDeviceType(enum.Enum):
 
 def device_type() -> synDeviceType:
     """That of this process's card; it is not claimed."""
-    return synDeviceType(current.now()[2].device_type)
+    return synDeviceType(current.chip().device_type)

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from habana_tf.torch.device.graphs import HPUGraph, graph, is_current_stream_capturing
 from habana_tf.torch.device.own_graphs import CachedParams, copy_to, input_hash
-from habana_tf.torch.record.current import now
+from habana_tf.torch.record import current
 
 __all__ = [
     "CachedParams", "HPUGraph", "ModuleCacher", "copy_to", "graph", "input_hash", "is_current_stream_capturing",
@@ -189,7 +189,7 @@ class _Training:
         self.wanted = [t for t in self.surface if t.requires_grad]
         self.allow_unused = allow_unused
         self.fwd, self.bwd = HPUGraph(), HPUGraph()
-        now()[1].flush()
+        current.recorder().flush()
         for _ in range(warmups):
             self._backward(self._forward(forward), None)
         with graph(self.fwd, dry_run=True):
@@ -324,7 +324,7 @@ class _Cached(_Forward):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        recorder = now()[1]
+        recorder = current.recorder()
         module = self.module
         usable = module is not None and module.training and torch.is_grad_enabled()
         key = _key(leaves, spec, True) if usable and recorder.lazy and not recorder.watching else None

@@ -22,7 +22,7 @@ import torch
 
 from habana_tf.torch.device.streams import Stream, current_stream, set_stream
 from habana_tf.torch.memory.storage import Block, Memory
-from habana_tf.torch.record.current import now
+from habana_tf.torch.record import current
 from habana_tf.torch.record.launch import Launch, Watched, aligned
 from habana_tf.torch.record.overload import Drawn
 from habana_tf.torch.record.recorder import Recorder
@@ -120,20 +120,20 @@ class HPUGraph:
 
     def capture_begin(self, dry_run: bool = False) -> None:
         """Notes what follows. dry_run: without running it. Raises RuntimeError in eager mode and during a capture."""
-        memory, recorder, _ = now()
+        recorder = current.recorder()
         if not recorder.lazy:
             raise RuntimeError("HPU graphs are for lazy mode: set PT_HPU_LAZY_MODE=1, or use torch.compile")
         self.reset()
         with recorder.lock:
             recorder.flush()
             recorder.collect()
-            captured = _Captured(memory, not dry_run)
+            captured = _Captured(recorder.memory, not dry_run)
             recorder.watch(captured)
             self._captured = captured
 
     def capture_end(self) -> None:
         """Ends what `capture_begin` began. Raises RuntimeError without it."""
-        _, recorder, _ = now()
+        recorder = current.recorder()
         captured = self._captured
         if captured is None:
             raise RuntimeError("capture_end() without capture_begin()")
@@ -152,14 +152,14 @@ class HPUGraph:
 
     def replay(self, asynchronous: bool = False) -> None:
         """Runs it again, on the same memory. Raises RuntimeError where nothing was captured."""
-        memory, recorder, _ = now()
+        recorder = current.recorder()
         if self._steps is None:
             raise RuntimeError("replay() without a capture: call capture_begin() and capture_end() first")
         with recorder.lock:
             recorder.flush()
             for step in self._steps:
                 step.run()
-            memory.publish()
+            recorder.memory.publish()
 
     def reset(self) -> None:
         """Forgets it, and gives its memory back."""
@@ -170,7 +170,7 @@ class HPUGraph:
 
     def abandon(self) -> None:
         """Ends a capture that went wrong: nothing was captured."""
-        _, recorder, _ = now()
+        recorder = current.recorder()
         if self._captured is not None:
             self._leave(recorder, self._captured)
             self.reset()
@@ -197,4 +197,4 @@ class graph:
 
 def is_current_stream_capturing() -> bool:
     """Whether a graph is captured now."""
-    return now()[1].watching
+    return current.recorder().watching

@@ -41,7 +41,7 @@ time."""
 
 def init() -> None:
     """Nothing: the card is claimed by the first tensor."""
-    current.now()
+    current.recorder()
 
 
 def __getattr__(name: str) -> Any:
@@ -62,7 +62,7 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether the card is claimed, which the first tensor does."""
-    return current.is_loaded() and current.now()[0].used
+    return current.is_loaded() and current.recorder().memory.used
 
 
 def device_count() -> int:
@@ -107,7 +107,7 @@ class device_of(device):
 def get_device_name(device: Any = None) -> str:
     """The chip, as Habana's software calls it."""
     index(device)
-    return current.now()[2].device_type
+    return current.chip().device_type
 
 
 def get_device_capability(device: Any = None) -> str:
@@ -118,7 +118,7 @@ def get_device_capability(device: Any = None) -> str:
 def get_device_properties(device: Any = None) -> SimpleNamespace:
     """name; total_memory, bytes of HBM; multi_processor_count, its TPCs."""
     index(device)
-    memory, _, chip = current.now()
+    chip, memory = current.chip(), current.recorder().memory
     return SimpleNamespace(name=chip.device_type, total_memory=memory.capacity, multi_processor_count=chip.tpc_engines)
 
 
@@ -130,7 +130,7 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 def synchronize(device: Any = None) -> None:
     """Runs what was recorded. Nothing else is ever under way."""
     index(device)
-    current.now()[1].flush()
+    current.recorder().flush()
 
 
 def enable_dynamic_shape() -> None:

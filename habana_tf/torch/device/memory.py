@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from habana_tf.torch.record.current import index, now
+from habana_tf.torch.record.current import chip, index, memory
 
 __all__ = [
     "empty_cache", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
@@ -16,61 +16,61 @@ __all__ = [
 def memory_allocated(device: Any = None) -> int:
     """What tensors have."""
     index(device)
-    return now()[0].statistics.allocated
+    return memory().statistics.allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most that tensors had."""
     index(device)
-    return now()[0].statistics.peak
+    return memory().statistics.peak
 
 
 def memory_reserved(device: Any = None) -> int:
     """What this process has, freed memory that is kept included."""
     index(device)
-    return now()[0].statistics.reserved
+    return memory().statistics.reserved
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most that this process had."""
     index(device)
-    return now()[0].statistics.reserved_peak
+    return memory().statistics.reserved_peak
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Counts the most from now on."""
     index(device)
-    statistics = now()[0].statistics
+    statistics = memory().statistics
     statistics.peak, statistics.reserved_peak = statistics.allocated, statistics.reserved
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
     """Counts from now on how often memory ran out."""
     index(device)
-    statistics = now()[0].statistics
+    statistics = memory().statistics
     statistics.retries = statistics.failures = 0
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """What is free, and what the card has."""
     index(device)
-    memory = now()[0]
-    return memory.capacity - memory.statistics.reserved, memory.capacity
+    found = memory()
+    return found.capacity - found.statistics.reserved, found.capacity
 
 
 def empty_cache() -> None:
     """Gives freed memory back."""
-    now()[0].empty_cache()
+    memory().empty_cache()
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """The numbers above under Habana's names, and how often memory ran out: NumRetries, after which freed memory
     sufficed, and NumFailures."""
     index(device)
-    memory = now()[0]
-    s = memory.statistics
+    found = memory()
+    s = found.statistics
     return OrderedDict(
-        Limit=memory.capacity, InUse=s.allocated, MaxInUse=s.peak, Reserved=s.reserved, MaxReserved=s.reserved_peak,
+        Limit=found.capacity, InUse=s.allocated, MaxInUse=s.peak, Reserved=s.reserved, MaxReserved=s.reserved_peak,
         NumRetries=s.retries, NumFailures=s.failures,
     )  # fmt: skip
 
@@ -78,4 +78,4 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 def memory_summary(device: Any = None) -> str:
     """The numbers for people."""
     rows = [f"{name:>12} {number:>16,}" for name, number in memory_stats(device).items()]
-    return "\n".join([f"Memory of {now()[2].device_type}, bytes", *rows])
+    return "\n".join([f"Memory of {chip().device_type}, bytes", *rows])

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 from habana_tf.torch.dispatch import fallback
-from habana_tf.torch.record.recorder import Recorder
 
 _PRIORITY = 5
 """Before PyTorch's own, which begin with 10; no two may have one number."""
 
 
-def register(recorder: Recorder) -> None:
+def register() -> None:
     """Has PyTorch read and write storages of the device."""
 
     def place(storage: Any) -> str | None:
@@ -26,7 +25,7 @@ def register(recorder: Recorder) -> None:
         if location.split(":")[0] != "hpu":
             return None
         plain = torch.tensor([], dtype=torch.uint8, device="cpu").set_(_untyped(storage))
-        return fallback.to_device(recorder, plain).untyped_storage()
+        return fallback.to_device(plain).untyped_storage()
 
     torch.serialization.register_package(_PRIORITY, place, restored)
 

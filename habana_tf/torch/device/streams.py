@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.record.current import index, now
+from habana_tf.torch.record.current import index, recorder
 
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
 
@@ -40,11 +40,11 @@ class Stream(torch.Stream):
 
     def query(self) -> bool:
         """Whether all its work is done."""
-        return not now()[1].waiting
+        return not recorder().waiting
 
     def synchronize(self) -> None:
         """Waits for all its work."""
-        now()[1].flush()
+        recorder().flush()
 
     def record_event(self, event: Event | None = None) -> Event:
         """Marks this place in the stream."""
@@ -90,7 +90,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Sets the mark here: what was recorded so far runs before it."""
-        now()[1].flush()
+        recorder().flush()
         self._at = time.perf_counter_ns()
 
     def query(self) -> bool:

@@ -15,9 +15,8 @@ import torch
 from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.ops.ordering import MOST_SORTED
 from habana_tf.torch.ops.own_ops import NAMESPACE
-from habana_tf.torch.record import random_state
+from habana_tf.torch.record import current, random_state
 from habana_tf.torch.record.overload import Kernel, NotRecorded
-from habana_tf.torch.record.recorder import Recorder
 
 Generator: TypeAlias = "torch.Generator | None"
 _WORDS = 4
@@ -30,8 +29,8 @@ to 16 bytes an element."""
 class Composed:
     """own: the rows of our own ops, by name."""
 
-    def __init__(self, recorder: Recorder, own: dict[str, Kernel]) -> None:
-        self.recorder, self.own = recorder, own
+    def __init__(self, own: dict[str, Kernel]) -> None:
+        self.own = own
 
     def kernels(self) -> dict[str, Callable[..., Any]]:
         """By overload."""
@@ -46,7 +45,7 @@ class Composed:
         }  # fmt: skip
 
     def _record(self, name: str, args: Sequence[Any]) -> Any:
-        return self.recorder.record(self.own[f"{NAMESPACE}{name}"], args, {})
+        return current.recorder().record(self.own[f"{NAMESPACE}{name}"], args, {})
 
     def _drawn(
         self, overload: Any, name: str, x: torch.Tensor, numbers: Sequence[Any], generator: Generator,
@@ -60,13 +59,13 @@ class Composed:
         if x.numel() > _LONG and x.is_contiguous():
             for piece in x.view(-1).split(_PIECE):
                 self._drawn(overload, name, piece, numbers, generator, words, given)
-                self.recorder.flush()  # else all pieces' words would be there at once
+                current.recorder().flush()  # else all pieces' words would be there at once
             return x
         blocks = -(-x.numel() * words // _WORDS)
         try:
             self._record(name, (x, *numbers, *random_state.take(generator, blocks)))
         except NotRecorded as why:
-            fallback.run(self.recorder, overload, (x, *given), {"generator": generator}, str(why))
+            fallback.run(overload, (x, *given), {"generator": generator}, str(why))
         return x
 
     # -- numbers of a distribution ------------------------------------------------------------------------
@@ -93,7 +92,7 @@ class Composed:
         try:
             self._record("bernoulli_by_", (x, p, *random_state.take(generator, blocks)))
         except NotRecorded as why:
-            fallback.run(self.recorder, overload, (x, p), {"generator": generator}, str(why))
+            fallback.run(overload, (x, p), {"generator": generator}, str(why))
         return x
 
     def exponential_(self, x: torch.Tensor, lambd: float = 1, *, generator: Generator = None) -> torch.Tensor:
@@ -144,7 +143,7 @@ class Composed:
             return made
         except NotRecorded as why:
             ran: tuple[torch.Tensor, torch.Tensor] = fallback.run(
-                self.recorder, torch.ops.aten.native_dropout.default, (x, p, train), {}, str(why)
+                torch.ops.aten.native_dropout.default, (x, p, train), {}, str(why)
             )
             return ran
 
@@ -159,7 +158,7 @@ class Composed:
         if n <= 0 or n > MOST_SORTED or kind is torch.float64:
             overload = torch.ops.aten.randperm.generator
             why = "it is empty, of float64, or of more than 2**31 numbers"
-            made = fallback.run(self.recorder, overload, (n,), {"generator": generator, "dtype": kind}, why)
+            made = fallback.run(overload, (n,), {"generator": generator, "dtype": kind}, why)
         else:
             made = self._record("permutation", (n, *random_state.take(generator, -(-n // 2)))).to(kind)
         return made
@@ -180,7 +179,7 @@ class Composed:
         if why:
             overload = torch.ops.aten.multinomial.default
             args = (p, num_samples, replacement)
-            made = fallback.run(self.recorder, overload, args, {"generator": generator}, why)
+            made = fallback.run(overload, args, {"generator": generator}, why)
         elif replacement and not one:
             blocks = -(-drawn.numel() // _WORDS)
             made = self._record("choices", (p, num_samples, *random_state.take(generator, blocks)))
@@ -208,7 +207,7 @@ class Composed:
         except NotRecorded as why:
             overload = torch.ops.aten.arange.start_step
             ran: torch.Tensor = fallback.run(
-                self.recorder, overload, (start, end, step), {"dtype": like.dtype, "device": "cpu"}, str(why)
+                overload, (start, end, step), {"dtype": like.dtype, "device": "cpu"}, str(why)
             )
             return ran
 
@@ -224,7 +223,7 @@ class Composed:
         except NotRecorded as why:
             overload = torch.ops.aten.linspace.default
             ran: torch.Tensor = fallback.run(
-                self.recorder, overload, (start, end, steps), {"dtype": like.dtype, "device": "cpu"}, str(why)
+                overload, (start, end, steps), {"dtype": like.dtype, "device": "cpu"}, str(why)
             )
             return ran
 

@@ -18,8 +18,7 @@ from habana_tf.hardware import device_state
 from habana_tf.reports.layer_names import layer
 from habana_tf.resolver import placements
 from habana_tf.torch.memory.strides import order_of_strides
-from habana_tf.torch.record import number_forms, random_state, scopes, telemetry
-from habana_tf.torch.record.recorder import Recorder
+from habana_tf.torch.record import current, number_forms, random_state, scopes, telemetry
 
 log = logging.getLogger("habana_tf")
 
@@ -31,8 +30,9 @@ _ALONE = 1 << 20
 """Bytes up to which one thread copies: to wake others takes longer."""
 
 
-def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
+def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
     """The results of an overload on the CPU, as tensors of the device."""
+    recorder = current.recorder()
     if recorder.unrun is not None:
         return recorder.unrun.left_to_cpu(overload, args, kwargs)
     overload = number_forms.taking_numbers(overload, args, kwargs)
@@ -49,9 +49,9 @@ def run(recorder: Recorder, overload: Any, args: Sequence[Any], kwargs: dict[str
         recorder.noting.random(overload)
     with recorder.lock, telemetry.on_cpu(schema.name):
         if not drawn:
-            return _Host(recorder, overload, schema).call(args, kwargs)
+            return _Host(overload, schema).call(args, kwargs)
         with random_state.on_cpu():
-            return _Host(recorder, overload, schema).call(args, kwargs)
+            return _Host(overload, schema).call(args, kwargs)
 
 
 def _layer() -> str:
@@ -96,8 +96,8 @@ class _Host:
     """One call. twins: by the identity of a counterpart on the CPU the tensor of the device. whole: where something is
     written, blocks of memory as tensors of the CPU, of which all counterparts are views."""
 
-    def __init__(self, recorder: Recorder, overload: Any, schema: _Schema) -> None:
-        self.recorder, self.overload, self.schema = recorder, overload, schema
+    def __init__(self, overload: Any, schema: _Schema) -> None:
+        self.overload, self.schema = overload, schema
         self.twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.tensors: list[torch.Tensor] = []
         self.whole: dict[int, torch.Tensor] | None = None
@@ -137,7 +137,7 @@ class _Host:
 
     def _twin(self, t: torch.Tensor, written: bool, out: bool) -> torch.Tensor:
         """The counterpart of a tensor. Of an `out` that may be resized one that can be."""
-        twin = host_view(self.recorder, t, written, self.whole)
+        twin = host_view(t, written, self.whole)
         if out:
             twin = torch.empty_like(twin).copy_(twin)
             self.outputs.append((t, twin))
@@ -152,7 +152,7 @@ class _Host:
                 ends = [(n - 1) * stride for n, stride in zip(host.shape, host.stride(), strict=True)]
                 device.resize_((1 + sum(ends) if host.numel() else 0,))  # may be more than elements: rows with gaps
                 device.as_strided_(host.shape, host.stride())
-        host_view(self.recorder, device, True).copy_(host)
+        host_view(device, True).copy_(host)
 
     def _to_device(self, made: Any) -> Any:
         if isinstance(made, torch.Tensor):
@@ -164,7 +164,7 @@ class _Host:
                 raise NotImplementedError(
                     f"HPU has no {kind} tensors, which {self.schema.name} makes: call it on a tensor of the CPU"
                 )
-            return to_device(self.recorder, made)
+            return to_device(made)
         if isinstance(made, (list, tuple)):
             return type(made)(self._to_device(x) for x in made)
         return made
@@ -175,12 +175,10 @@ def _rank(dtype: torch.dtype) -> int:
     return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
 
 
-def host_view(
-    recorder: Recorder, t: torch.Tensor, write: bool, whole: dict[int, torch.Tensor] | None = None
-) -> torch.Tensor:
+def host_view(t: torch.Tensor, write: bool, whole: dict[int, torch.Tensor] | None = None) -> torch.Tensor:
     """A tensor of the CPU on the memory of one of the device, with the values that this has now. whole: storages of the
     CPU by the address of their block, which tensors that share memory share: so PyTorch sees where they overlap."""
-    block = recorder.settle(t, write)
+    block = current.recorder().settle(t, write)
     if not t.numel():
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
     first = t.data_ptr() - block.address
@@ -196,13 +194,13 @@ def host_view(
     return torch._neg_view(made) if t.is_neg() else made
 
 
-def to_device(recorder: Recorder, t: torch.Tensor) -> torch.Tensor:
+def to_device(t: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor of the CPU on the device, with its strides where these are dense."""
     shape, strides = tuple(t.size()), t.stride()  # not its attribute: see `copy`
     if order_of_strides(shape, strides) is None:
         strides = torch.empty_like(t).stride()
-    made, _ = recorder.tensor(shape, strides, t.dtype)
-    copy(t, host_view(recorder, made, True))
+    made, _ = current.recorder().tensor(shape, strides, t.dtype)
+    copy(t, host_view(made, True))
     return made
 
 

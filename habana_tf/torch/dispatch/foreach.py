@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from habana_tf.torch.ops.table import rows
+from habana_tf.torch.record import current
 from habana_tf.torch.record.recorder import Recorder
 from habana_tf.torch.record.stretches import Bound
 
@@ -36,10 +37,9 @@ def overloads() -> list[Any]:
 
 
 class OnLists:
-    """The kernel of one overload. recorder: gives the one that records now."""
+    """The kernel of one overload."""
 
-    def __init__(self, overload: Any, recorder: Callable[[], Recorder]) -> None:
-        self._recorder = recorder
+    def __init__(self, overload: Any) -> None:
         self._each = functools.partial(overload._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
         self._gives = bool(overload._schema.returns)
         packet = overload.name().removeprefix("aten::_foreach_").partition(".")[0].rstrip("_")
@@ -48,7 +48,7 @@ class OnLists:
         """Whether some number is computed otherwise than others, so that what is bound holds for its own numbers."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        recorder = self._recorder()
+        recorder = current.recorder()
         with recorder.lock, recorder.together():
             if recorder.watching or recorder.unrun is not None or self._by_number:
                 return self._each(*args, **kwargs)

@@ -15,8 +15,8 @@ import torch
 
 from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.ops.own_ops import NAMESPACE
+from habana_tf.torch.record import current
 from habana_tf.torch.record.overload import Kernel, NotRecorded
-from habana_tf.torch.record.recorder import Recorder
 
 _SCALED = "a program has no scale of gradients"
 
@@ -24,8 +24,8 @@ _SCALED = "a program has no scale of gradients"
 class Fused:
     """own: the rows of our own ops, by name."""
 
-    def __init__(self, recorder: Recorder, own: dict[str, Kernel]) -> None:
-        self.recorder, self.own = recorder, own
+    def __init__(self, own: dict[str, Kernel]) -> None:
+        self.own = own
 
     def kernels(self) -> dict[str, Callable[..., Any]]:
         """By overload."""
@@ -43,13 +43,14 @@ class Fused:
         why = _SCALED
         if given.get("grad_scale") is None and given.get("found_inf") is None:
             name, rest = numbers(**given)
+            recorder = current.recorder()
             try:
-                with self.recorder.lock, self.recorder.together():
-                    self.recorder.record(self.own[f"{NAMESPACE}{name}"], (*lists, *rest), {})
+                with recorder.lock, recorder.together():
+                    recorder.record(self.own[f"{NAMESPACE}{name}"], (*lists, *rest), {})
                 return
             except NotRecorded as refused:
                 why = str(refused)
-        fallback.run(self.recorder, overload, lists, given, why)
+        fallback.run(overload, lists, given, why)
 
 
 def _adam(

@@ -30,10 +30,9 @@ from habana_tf.torch.memory.element_types import COMPUTED, DLPACK, PRIMITIVE
 from habana_tf.torch.memory.strides import contiguous_strides
 from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.table import rows
-from habana_tf.torch.record import telemetry
+from habana_tf.torch.record import current, telemetry
 from habana_tf.torch.record.current import index
 from habana_tf.torch.record.overload import Kernel, NotRecorded, overload_of
-from habana_tf.torch.record.recorder import Recorder
 
 _KEY = "PrivateUse1"
 _VIEWS = ("view", "view_as_real", "view_as_complex", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype",
@@ -47,8 +46,7 @@ _COMPOSITE = ("alias", "view.dtype")
 class Kernels:
     """The registrations, which last as long as this object."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self) -> None:
         self._aten = torch.library.Library("aten", "IMPL")
         self._all = torch.library.Library("_", "IMPL")
         self.missing: list[str] = []
@@ -85,8 +83,7 @@ class Kernels:
             else:
                 recorded = functools.partial(self._recorded, kernel)
                 self._register(name, masks.of_booleans(name, recorded), kernel)
-        self._others: list[Composed | Fused] = [Composed(self.recorder, own), Fused(self.recorder, own)]
-        for name, call in (item for part in self._others for item in part.kernels().items()):
+        for name, call in {**Composed(own).kernels(), **Fused(own).kernels()}.items():
             self._register(name, call)
         self._copy, self._cast = Kernel.of(rows()["copy_"]), Kernel.of(rows()["_to_copy"])
         self._aten.impl("_to_copy", self._to_copy, _KEY)
@@ -96,8 +93,7 @@ class Kernels:
         for name, kernel_of in replaced.kernels(self._fallback):
             self._aten.impl(name, kernel_of, _KEY)
         for overload in foreach.overloads():
-            on_lists = foreach.OnLists(overload, lambda: self.recorder)
-            self._aten.impl(overload.name().removeprefix("aten::"), on_lists, _KEY)
+            self._aten.impl(overload.name().removeprefix("aten::"), foreach.OnLists(overload), _KEY)
 
     def _register(self, name: str, call: Callable[..., Any], kernel: Kernel | None = None) -> None:
         """Registers a kernel, or what hands its overload to the CPU where the user wants it there."""
@@ -107,7 +103,7 @@ class Kernels:
             def on_cpu(*args: Any, **kwargs: Any) -> Any:
                 given = (args, kwargs) if kernel is None else kernel.on_others(args, kwargs)
                 stock = overload_of(name) if kernel is None else kernel.stock
-                return fallback.run(self.recorder, stock, *given, fallback.SETTING)
+                return fallback.run(stock, *given, fallback.SETTING)
 
             call = on_cpu
         self._aten.impl(name, call, _KEY)
@@ -116,21 +112,15 @@ class Kernels:
         """What records calls of a row."""
         return functools.partial(self._recorded, Kernel.of(rows()[name]))
 
-    def record_into(self, recorder: Recorder) -> None:
-        """Has calls recorded by another recorder from now on."""
-        self.recorder = recorder
-        for part in self._others:
-            part.recorder = recorder
-
     def _recorded(self, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
         try:
-            return self.recorder.record(kernel, args, kwargs)
+            return current.recorder().record(kernel, args, kwargs)
         except NotRecorded as why:
-            return fallback.run(self.recorder, kernel.stock, *kernel.on_others(args, kwargs), str(why))
+            return fallback.run(kernel.stock, *kernel.on_others(args, kwargs), str(why))
 
     def _fallback(self, overload: Any, *args: Any, **kwargs: Any) -> Any:
         made = out_overloads.run(overload, args, kwargs)
-        return fallback.run(self.recorder, overload, args, kwargs, fallback.NO_ROW) if made is None else made
+        return fallback.run(overload, args, kwargs, fallback.NO_ROW) if made is None else made
 
     # -- memory -------------------------------------------------------------------------------------------
 
@@ -162,8 +152,9 @@ class Kernels:
             raise TypeError(f"HPU has no tensors of {kind}")
         if kind is torch.complex32:
             torch.empty(0, dtype=kind, device="cpu")  # warns once, as for each device
-        with self.recorder.lock:
-            return self.recorder.tensor(shape, strides, kind)[0]
+        recorder = current.recorder()
+        with recorder.lock:
+            return recorder.tensor(shape, strides, kind)[0]
 
     def _zeros(self, size: Sequence[int], **options: Any) -> torch.Tensor:
         """Zeros in place of a tensor without memory, which forward derivatives begin with."""
@@ -181,8 +172,8 @@ class Kernels:
             new = self._new((count,), (1,), t.dtype)
             kept = storage.nbytes() // t.element_size()
             if kept:
-                old = fallback.host_view(self.recorder, t.as_strided((kept,), (1,), 0), False)
-                fallback.host_view(self.recorder, new, True)[:kept].copy_(old)
+                old = fallback.host_view(t.as_strided((kept,), (1,), 0), False)
+                fallback.host_view(new, True)[:kept].copy_(old)
             filled(new[kept:])
             storage = new.untyped_storage()
         return t.set_(storage, offset, shape, like.stride())
@@ -197,17 +188,17 @@ class Kernels:
             if not _same_elements(source, target):  # as of `x[i] += 1`, which writes x[i] into itself
                 bytes_ = source.dtype is torch.uint8 and target.dtype is torch.uint8
                 self._recorded(self._copy, *(self._as_held(target, source) if bytes_ else (target, source)))
-        elif self.recorder.unrun is not None:
-            self.recorder.unrun.copied(source, target)
+        elif current.recorder().unrun is not None:
+            current.recorder().unrun.copied(source, target)
         elif target.device.type == "hpu":
             whole: dict[int, torch.Tensor] = {}
             of_card = source.device.type == "hpu"
-            given = fallback.host_view(self.recorder, source, False, whole) if of_card else source
-            to = fallback.host_view(self.recorder, target, True, whole if of_card else None)
+            given = fallback.host_view(source, False, whole) if of_card else source
+            to = fallback.host_view(target, True, whole if of_card else None)
             with telemetry.copied(EventKind.TO_CARD, to.nbytes):
                 fallback.copy(given, to)
         else:
-            taken = fallback.host_view(self.recorder, source, False)
+            taken = fallback.host_view(source, False)
             with telemetry.copied(EventKind.FROM_CARD, taken.nbytes):
                 fallback.copy(taken, target)
         return target
@@ -215,7 +206,7 @@ class Kernels:
     def _as_held(self, target: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Two tensors of bytes, of which one is copied to the other, as the elements that the source's storage holds,
         where they are all of their storages: `copy.deepcopy` copies storages."""
-        memory = self.recorder.memory
+        memory = current.recorder().memory
         held, to = memory.of(source), memory.of(target)
         size = math.prod(held.shape) * held.dtype.itemsize
         alike = size == held.size == to.size == source.numel() == target.numel()
@@ -231,7 +222,7 @@ class Kernels:
         if x.device != y.device:
             two = f"{x.device} and {y.device}"
             raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {two}!")
-        return torch.equal(*(fallback.host_view(self.recorder, t, False) for t in (x, y)))
+        return torch.equal(*(fallback.host_view(t, False) for t in (x, y)))
 
     def _to_copy(
         self, t: torch.Tensor, *, dtype: torch.dtype | None = None, layout: Any = None,
@@ -244,19 +235,19 @@ class Kernels:
         here = t.device.type == "hpu" and (device is None or device.type == "hpu" and not device.index)
         if here and not t.is_conj() and not t.is_neg():
             with contextlib.suppress(NotRecorded):
-                made: torch.Tensor = self.recorder.record(
+                made: torch.Tensor = current.recorder().record(
                     self._cast, (t,), {"dtype": dtype or t.dtype, "memory_format": form}
                 )
                 return made
         plain = t.device.type == "cpu" and t.layout is torch.strided and t.dtype in DLPACK and not t.is_conj()
-        same = dtype in (None, t.dtype) and form is torch.preserve_format and self.recorder.unrun is None
+        same = dtype in (None, t.dtype) and form is torch.preserve_format and current.recorder().unrun is None
         if plain and same and device is not None and device.type == "hpu" and not device.index:
-            with self.recorder.lock, telemetry.copied(EventKind.TO_CARD, t.nbytes):
-                return fallback.to_device(self.recorder, t)
+            with current.recorder().lock, telemetry.copied(EventKind.TO_CARD, t.nbytes):
+                return fallback.to_device(t)
         return torch.empty_like(t, dtype=dtype, device=device, memory_format=form).copy_(t)
 
     def _item(self, t: torch.Tensor) -> Any:
-        return torch.ops.aten._local_scalar_dense(fallback.host_view(self.recorder, t, False))
+        return torch.ops.aten._local_scalar_dense(fallback.host_view(t, False))
 
 
 def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:

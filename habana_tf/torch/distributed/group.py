@@ -72,7 +72,6 @@ class HcclGroup(dist.ProcessGroup):
         for device in (torch.device("hpu"), _CPU):  # for those who ask about its backends
             self._register_backend(device, kind.CUSTOM, self._gloo)
         self._set_default_backend(kind.CUSTOM)
-        self._recorder = load().recorder
         self._exchange = self._meet() if size > 1 else None
         self._thread: futures.ThreadPoolExecutor | None = None
         self._sums = 0
@@ -176,7 +175,7 @@ class HcclGroup(dist.ProcessGroup):
     def _host_view(self, t: torch.Tensor, write: bool) -> torch.Tensor:
         """One that other threads may write: PyTorch forbids them to write what was made in inference mode."""
         with torch.inference_mode(False):
-            return fallback.host_view(self._recorder, t, write)
+            return fallback.host_view(t, write)
 
     def _what(self, name: str) -> str:
         """A collective of this rank, for errors."""

@@ -63,7 +63,8 @@ def foreseen(asked: Asked, precision: str) -> tuple[int, Foreseen]:
         raise ValueError(f"precision={precision!r}: it is 'bf16' or 'fp32'")
     found = Foreseen()
     try:
-        with recorder.recorded(loader.load()) as unrunner:
+        loader.load()
+        with recorder.recorded() as unrunner:
             batch = _Step(asked, unrunner, found).record(precision)
             made, host = list(unrunner.programs_made), list(unrunner.host)
     except recorder.ValueNeeded as why:

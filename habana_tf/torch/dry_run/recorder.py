@@ -19,9 +19,8 @@ import torch
 
 from habana_tf._native import _bridge
 from habana_tf.cluster.cluster import Ref
-from habana_tf.torch.loader import Device
 from habana_tf.torch.memory.storage import Block, Memory
-from habana_tf.torch.record import random_state, scopes
+from habana_tf.torch.record import current, random_state, scopes
 from habana_tf.torch.record.meta import to_meta
 from habana_tf.torch.record.program import Recording
 from habana_tf.torch.record.recorder import Recorder
@@ -174,19 +173,16 @@ def _bytes(tensors: Sequence[torch.Tensor]) -> int:
 
 
 @contextmanager
-def recorded(device: Device) -> Iterator[Unrunner]:
+def recorded() -> Iterator[Unrunner]:
     """Within it, ops on tensors of the device are recorded and not run. Tensors that were made before cannot be used.
     No other thread may use the device meanwhile."""
-    real, unrunner, random = device.recorder, Unrunner(), random_state.default.get_state()
+    real, unrunner, random = current.recorder(), Unrunner(), random_state.default.get_state()
     with real.lock:
         real.flush()
-        device.recorder = unrunner
-        device.kernels.record_into(unrunner)
         try:
-            yield unrunner
+            with current.recorded_by(unrunner):
+                yield unrunner
         finally:
-            device.recorder = real
-            device.kernels.record_into(real)
             random_state.default.set_state(random)
             gc.collect()
             memory = unrunner.memory

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from habana_tf.torch.hpex.one_program import ends_a_step
-from habana_tf.torch.loader import load
+from habana_tf.torch.record import current
 
 
 class FusedClipNorm:
@@ -24,7 +24,7 @@ class FusedClipNorm:
     def clip_norm(self, parameters: Any) -> torch.Tensor:
         """Scales the gradients of parameters in place; returns their norm before, a tensor of the device. In lazy mode
         it is a part of the program that is recorded."""
-        recorder = load().recorder
+        recorder = current.recorder()
         if recorder.lazy:
             return torch.nn.utils.clip_grad_norm_(parameters, self.max_norm)
         with recorder.recorded():

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.loader import load
+from habana_tf.torch.record import current
 
 
 def ends_a_step(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,7 +18,7 @@ def ends_a_step(method: Callable[..., Any]) -> Callable[..., Any]:
     @torch.compiler.disable
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with load().recorder.recorded():
+        with current.recorder().recorded():
             return method(*args, **kwargs)
 
     return call

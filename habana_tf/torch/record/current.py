@@ -1,8 +1,11 @@
-"""Which device the module `torch.hpu` is about."""
+"""The recorder of this process, which everything that records, flushes or asks about memory gets from here, and its
+card."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -15,29 +18,54 @@ if TYPE_CHECKING:
     from habana_tf.torch.memory.storage import Memory
     from habana_tf.torch.record.recorder import Recorder
 
-_attached: tuple[Memory, Recorder, Chip] | None = None
+_recorder: Recorder | None = None
+_chip: Chip | None = None
 _in_bad_fork = False
 
 
-def attach(memory: Memory, recorder: Recorder, chip: Chip) -> None:
-    """Says which device the module is about."""
-    global _attached
-    _attached = memory, recorder, chip
+def attach(recorder: Recorder, chip: Chip) -> None:
+    """Makes it the recorder of this process, whose card is such a chip."""
+    global _recorder, _chip
+    _recorder, _chip = recorder, chip
     os.register_at_fork(after_in_child=_forked)
 
 
-def now() -> tuple[Memory, Recorder, Chip]:
-    """The device, with the memory of tensors that are gone taken back. Raises RuntimeError where none is loaded."""
-    if _attached is None:
+def recorder() -> Recorder:
+    """What records ops now: the device's recorder, or another within `recorded_by`. Raises RuntimeError where none is
+    loaded."""
+    if _recorder is None:
         raise RuntimeError("the device hpu is not loaded: import habana_frameworks.torch")
+    return _recorder
+
+
+@contextmanager
+def recorded_by(other: Recorder) -> Iterator[None]:
+    """Within it `other` records what the device's recorder would."""
+    global _recorder
+    before, _recorder = recorder(), other
+    try:
+        yield
+    finally:
+        _recorder = before
+
+
+def memory() -> Memory:
+    """The memory of tensors, after that of tensors that are gone was taken back."""
+    found = recorder()
     if not _in_bad_fork:
-        _attached[1].collect()
-    return _attached
+        found.collect()
+    return found.memory
+
+
+def chip() -> Chip:
+    """What the card is."""
+    assert _chip is not None
+    return _chip
 
 
 def is_loaded() -> bool:
     """Whether there is a device."""
-    return _attached is not None
+    return _recorder is not None
 
 
 def in_bad_fork() -> bool:
@@ -70,11 +98,10 @@ def own_numbers() -> list[int]:
 def _forked() -> None:
     """In a forked child: a card has one process, and the threads that run programs are not in this one."""
     global _in_bad_fork
-    assert _attached is not None
-    memory, recorder, _ = _attached
-    if memory.used:
+    found = recorder()
+    if found.memory.used:
         _in_bad_fork = True
-        for owner, names in ((memory, ("tensor", "workspace")), (recorder, ("record", "settle", "flush"))):
+        for owner, names in ((found.memory, ("tensor", "workspace")), (found, ("record", "settle", "flush"))):
             for name in names:
                 setattr(owner, name, _refuse)
 

@@ -17,6 +17,8 @@ if HAS_TORCH:
     from torch import nn
     from torch.nn import functional as F
 
+    from habana_tf.torch import loader
+
 LAZY = ("lazy",)
 BATCH, WIDTH, HIDDEN, CLASSES = 32, 100, 200, 10
 WEIGHTS = 4 * (WIDTH * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES)
@@ -128,6 +130,34 @@ def test_bf16_is_autocasts_and_faster() -> None:
     x = torch.empty(4096, 2048, device="meta")
     fast, slow = (habana_tf.predict(model, x, precision=p, chip="gaudi2", resident=True) for p in ("bf16", "fp32"))
     assert slow.step_seconds > 2 * fast.step_seconds and "autocast" in fast.precision_why
+
+
+@on_device(modes=LAZY)
+def test_what_ends_a_program_ends_it_in_a_prediction_too() -> None:
+    """`torch.hpu.synchronize()`, `mark_step` and compiled graphs ask for the recorder that predicts."""
+    from habana_frameworks.torch import core
+
+    def ended(end: Any) -> int:
+        class Two(nn.Module):
+            def forward(self, x: Any) -> Any:
+                y = x + 1
+                end()
+                return y * 2
+
+        return habana_tf.predict(Two(), torch.empty(4, 4)).launches
+
+    assert ended(lambda: None) == 1
+    assert ended(torch.hpu.synchronize) == ended(torch.hpu.current_stream().synchronize) == ended(core.mark_step) == 2
+    programs = loader.load().recorder.programs
+    plus = torch.compile(lambda x: x + 1, backend="hpu_backend")
+
+    class Compiled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return plus(x) * 2
+
+    assert habana_tf.predict(Compiled(), torch.empty(4, 4)).launches == 1
+    assert loader.load().recorder.programs == programs
+    assert plus(torch.ones(3, device="hpu")).tolist() == [2, 2, 2]
 
 
 @on_device(modes=LAZY)
