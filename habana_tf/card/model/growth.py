@@ -43,12 +43,12 @@ def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
     for k, arg in enumerate(lowered.cluster.inputs):
         always[not arg.variable] += 0 if arg.host else nbytes(made[k])
     growing = _growing(lowered, variables)
-    moments, alive = lifetimes(chip, lowered, time)
-    change = [[0, 0] for _ in range(moments + 2)]
+    order, alive = lifetimes(chip, lowered, time)
+    change = [[0, 0] for _ in range(len(order) + 2)]
     for tensor, (first, last) in alive.items():
         change[first][tensor in growing] += nbytes(tensor)
         change[last + 1][tensor in growing] -= nbytes(tensor)
-    fixed, more = ([*accumulate(each[kind] for each in change[:moments])] for kind in (0, 1))
+    fixed, more = ([*accumulate(each[kind] for each in change[: len(order)])] for kind in (0, 1))
     return Growth((always[0], always[1]), tuple(zip(fixed, more, strict=True)))
 
 

@@ -37,8 +37,12 @@ def hbm_by_category(chip: Chip, lowered: Lowered, time: ClusterTime, roles: Role
         category = "weights" if node in roles.weights else "optimizer" if node in roles.state else "inputs"
         out[category] += 0 if arg.host else nbytes(node)
     gradients = set(roles.gradients)
-    for tensor, category in _alive_at_peak(chip, lowered, time):
-        out["gradients" if tensor in gradients else category] += nbytes(tensor)
+    order, alive = lifetimes(chip, lowered, time)
+    at = _moment(len(order), alive)
+    for tensor, (first, last) in alive.items():
+        if first <= at <= last:
+            category = "workspace" if at in (first, last) else "activations"
+            out["gradients" if tensor in gradients else category] += nbytes(tensor)
     return out
 
 
@@ -57,9 +61,9 @@ def new_values(lowered: Lowered) -> set[Node]:
     return behind_views(lowered.made[ref] for ref, arg in results if arg.variable)
 
 
-def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[int, dict[Node, tuple[int, int]]]:
-    """(how many units work one after the other; of each tensor in HBM the places of the first and the last of them that
-    it is there for). Variables are not among them, and their new values neither."""
+def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[list[int], dict[Node, tuple[int, int]]]:
+    """(the units by index, as they work one after the other; of each tensor in HBM the places of the first and the last
+    of them that it is there for). Variables are not among them, and their new values neither."""
     finished = time.finished
     in_sram = _in_sram(chip, lowered, time)
     order = sorted(range(len(time.units)), key=lambda k: (finished[k], k))
@@ -78,7 +82,7 @@ def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[int, dic
             born[tensor] = place[u.unit.index]
             if tensor in leaving:
                 last[tensor] = len(order)
-    return len(order), {t: (at, last.get(t, at)) for t, at in born.items()}
+    return order, {t: (at, last.get(t, at)) for t, at in born.items()}
 
 
 @dataclass(frozen=True)
@@ -93,31 +97,18 @@ class Peak:
 
 def peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> Peak:
     """The owner of a launch's peak. Variables and inputs, which are there all the time, are not in it."""
-    moments, alive = lifetimes(chip, lowered, time)
-    at = _moment(moments, alive)
+    order, alive = lifetimes(chip, lowered, time)
+    at = _moment(len(order), alive)
     layers: Counter[str] = Counter()
     for tensor, (first, last) in alive.items():
         if first <= at <= last:
             layers[layer(_op(lowered, tensor.origin))] += nbytes(tensor)
-    finished = time.finished
-    order = sorted(range(len(time.units)), key=lambda k: (finished[k], k))
     op = _op(lowered, time.units[order[at]].unit.origin) if order else ""
     return Peak(layers.total(), op, dict(layers.most_common()))
 
 
 def _op(lowered: Lowered, origin: int) -> str:
     return lowered.cluster.nodes[origin].name if 0 <= origin < len(lowered.cluster.nodes) else "inputs"
-
-
-def _alive_at_peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> list[tuple[Node, str]]:
-    """The tensors in HBM at the peak, each with its category."""
-    moments, alive = lifetimes(chip, lowered, time)
-    at = _moment(moments, alive)
-    return [
-        (t, "workspace" if at in (first, last) else "activations")
-        for t, (first, last) in alive.items()
-        if first <= at <= last
-    ]
 
 
 def _moment(moments: int, alive: Mapping[Node, tuple[int, int]]) -> int:
