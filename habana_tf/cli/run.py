@@ -46,42 +46,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("-n", "--count", type=whole(1), required=True, help="ranks in all; each takes one card")
-    add(
-        "--strategy",
-        choices=["hpu", "horovod", "torch"],
-        default="hpu",
-        help="how the program distributes (default: hpu)",
-    )
+    add("--strategy", choices=["hpu", "horovod", "torch"], default="hpu", help="how it distributes (default: hpu)")
     add("-m", dest="as_module", action="store_true", help="PROGRAM is a module, as for python -m")
     add("--load", action="store_true", help="call load_habana_module() before the program starts")
-    add(
-        "--nodes", metavar="HOST,...", help="hosts as they know each other, with as many ranks each (default: this one)"
-    )
+    add("--nodes", metavar="HOST,...", help="hosts as they know each other, as many ranks on each (default: this one)")
     add("--rsh", default=RSH, help="command that runs a shell line on a host (default: %(default)s)")
     add("--python", default=sys.executable, help="Python of the ranks (default: this one)")
-    add(
-        "--port",
-        type=whole(1, 65535),
-        default=0,
-        help="first port of HPUStrategy's workers, PyTorch's MASTER_PORT (default: free; 7850 with --nodes)",
-    )
-    add(
-        "--no-bind", action="store_true", help="let every rank use all cores; by default the ranks of a host share them"
-    )
+    add("--port", type=whole(1, 65535), default=0, help="first port of HPUStrategy's workers, PyTorch's MASTER_PORT "
+        "(default: free; 7850 with --nodes)")  # fmt: skip
+    add("--no-bind", action="store_true", help="let every rank use all cores (by default those of a host share them)")
     add("--log-dir", metavar="DIR", help="write each rank's whole output to DIR/rank_N.log too")
-    add(
-        "--grace",
-        type=seconds(86400),
-        default=10.0,
-        help="seconds from asking a rank to end to killing it (default: 10)",
-    )
-    add(
-        "--export",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="send this variable to other hosts too; may be repeated (--print hides its value)",
-    )
+    add("--grace", type=seconds(86400), default=10.0, help="from asking a rank to end to killing it (default: 10 s)")
+    add("--export", metavar="NAME", action="append", default=[], help="send this variable to other hosts too; may be "
+        "repeated (--print hides its value)")  # fmt: skip
     add("--print", action="store_true", help="print the commands and run nothing")
     add("program", metavar="PROGRAM", help="a Python script, a module with -m, or any executable")
     add("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
@@ -97,18 +74,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"there is no file {escaped(arguments.program)}", 2)
     _check_texts(arguments)
     job = plan.JobOptions(
-        count=arguments.count,
-        strategy=arguments.strategy,
-        program=arguments.program,
-        arguments=tuple(arguments.arguments),
-        as_module=arguments.as_module,
-        load_first=arguments.load,
-        hosts=tuple(filter(None, (arguments.nodes or "").split(","))),
-        port=arguments.port,
-        bind=not arguments.no_bind,
-        python=arguments.python,
-        export=tuple(dict.fromkeys(arguments.export)),
-    )
+        count=arguments.count, strategy=arguments.strategy, program=arguments.program,
+        arguments=tuple(arguments.arguments), as_module=arguments.as_module, load_first=arguments.load,
+        hosts=tuple(filter(None, (arguments.nodes or "").split(","))), port=arguments.port, bind=not arguments.no_bind,
+        python=arguments.python, export=tuple(dict.fromkeys(arguments.export)),
+    )  # fmt: skip
     here = job.hosts in ((), (plan.LOCAL,))
     cards, passed_over = _free_cards(job.count) if here and not arguments.print else ((), "")
     with contextlib.ExitStack() as held:
