@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from habana_tf.cli.check.trial_step import Stage, compared, compiled, inputs
+from habana_tf.cli.check.trial_step import inputs
+
+MORE: dict[str, Callable[[], dict[str, Any]]] = {}
 
 
-def _torch(kept: dict[str, Any]) -> dict[str, Any]:
+def load() -> str:
     import torch
 
-    return {"version": torch.__version__}
+    return str(torch.__version__)
 
 
-def _hpu(kept: dict[str, Any]) -> dict[str, Any]:
+def device() -> str:
     import torch
 
     from habana_tf.torch import loader
 
     loader.load()
-    where = str((torch.zeros(2, device="hpu") + 1).device)
-    return {"device": where}
+    return str((torch.zeros(2, device="hpu") + 1).device)
 
 
-def _compiled(kept: dict[str, Any]) -> dict[str, Any]:
-    return compiled(kept, lambda: _step("hpu"), "PyTorch")
-
-
-def _numbers(kept: dict[str, Any]) -> dict[str, Any]:
-    """The same step by PyTorch on the CPU."""
-    return compared(kept, _step("cpu"))
-
-
-def _step(device: str) -> list[Any]:
+def step(device: str) -> list[Any]:
     import torch
 
     x, weights = (torch.from_numpy(each).to(device) for each in inputs())
@@ -40,6 +33,3 @@ def _step(device: str) -> list[Any]:
     loss = torch.logsumexp(torch.tanh(x @ weights), 1).mean()
     loss.backward()
     return [each.detach().cpu().numpy() for each in (loss, weights.grad)]
-
-
-STAGES: dict[str, Stage] = {"PyTorch": _torch, "HPU": _hpu, "compiler": _compiled, "numbers": _numbers}
