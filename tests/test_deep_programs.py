@@ -1,7 +1,8 @@
 """Programs of thousands of ops in a row: nothing in the graph pass or the compiler is as deep as the program.
 
-Up to ten thousand in `make test-all`. `make test` has a few more than Python's stack takes calls, so that a function
-that calls itself for each of them ends in a RecursionError (fewer of ops that become several primitives each).
+Up to ten thousand in `make test-all`. `make test` has a few more than Python's stack takes calls, which are fewer there
+than Python's own limit, so that a function that calls itself for each of them ends in a RecursionError (fewer of ops
+that become several primitives each).
 """
 
 from __future__ import annotations
@@ -19,9 +20,16 @@ from tests.effort import THOROUGH
 pytestmark = pytest.mark.part
 
 
+CALLS = 400
+"""As many as fit into Python's stack in `make test`: what runs a test has a hundred or two below it."""
+
+
 def length(most: int) -> int:
     """How many ops in a row: `most`, in `make test` a few more than calls fit into Python's stack."""
-    return most if THOROUGH else min(most, sys.getrecursionlimit() * 5 // 4)
+    if THOROUGH:
+        return most
+    sys.setrecursionlimit(CALLS)  # of the file's child, which runs nothing else
+    return min(most, CALLS * 5 // 4)
 
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -3.0]], "f4")

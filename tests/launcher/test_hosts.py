@@ -66,8 +66,9 @@ HOROVOD = TRAIN.format(
 )
 PROGRAMS = [
     pytest.param("hpu", HPU, id="hpu", marks=workers_fit),
-    pytest.param("horovod", HOROVOD, id="horovod", marks=[workers_fit, needs_horovod]),
+    pytest.param("horovod", HOROVOD, id="horovod", marks=[workers_fit, needs_horovod, pytest.mark.rest]),
 ]
+"""Ranks of Horovod on two machines train in `make test` too, until one is lost."""
 
 
 LOSSES = [

@@ -71,10 +71,11 @@ def test_resnet_says_how_fast_it_is_on_images_of_another_size() -> None:
     assert "images/s on 1 card(s)" in _run("resnet.py", "--lazy", "--made_up", "24", "--epochs", "1")
 
 
-def test_vit() -> None:
-    printed = _run("vit.py", "--num_steps", "200")
-    assert _percent(printed, "test accuracy:") > 90
-    assert len(re.findall(r"\d images/s", printed)) == 4
+@pytest.mark.parametrize(("steps", "least"), [(60, 40), pytest.param(200, 90, marks=pytest.mark.rest)])
+def test_vit(steps: int, least: int) -> None:
+    printed = _run("vit.py", "--num_steps", str(steps))
+    assert _percent(printed, "test accuracy:") > least
+    assert len(re.findall(r"\d images/s", printed)) == steps // 50
 
 
 def test_hpu_graphs() -> None:
