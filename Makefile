@@ -97,15 +97,15 @@ test-torch-all: $(VENV_TORCH)/.installed ## What that left out: all samples of P
 	cd $(RUN) && TESTS_THOROUGH=1 $(CURDIR)/$(VENV_TORCH)/$(PYTEST) -m "rest or part" $(if $(NARROW),,$(SIDE_BY_SIDE)) \
 		$(if $(CHOSEN),,$(TORCH_TESTS)) $(ARGS)
 
-# What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
-# The longest first, so that none runs alone in the end.
+# What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo; of the card's model
+# what asks it of TensorFlow's programs. The longest first, so that none runs alone in the end.
 LATEST_TESTS := tests/keras_coverage tests/tensorflow/changes tests/distribute tests/examples tests/device \
 	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_loading_order.py \
 	tests/test_control_flow.py \
 	tests/test_random_programs.py tests/tensorflow/graph/test_end_to_end.py tests/tensorflow/graph/test_explain.py tests/tensorflow/graph/test_cpu_updates.py \
 	tests/tensorflow/graph/test_updates_in_place.py tests/tensorflow/graph/test_updates_beside_readers.py \
 	tests/tensorflow/facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
-	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow/clusters tests/test_tensorflow_c.py
+	$(shell grep -lE "keras|import tensorflow|on_hpu" tests/card/*/test_*.py) tests/dry_run tests/tensorflow/dry_run tests/keras_callbacks tests/tensorflow/clusters tests/test_tensorflow_c.py
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
