@@ -34,7 +34,7 @@ COMMA := ,
 
 # Tests run here, so that Python finds the installed package and not its sources.
 RUN := build/run
-SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name packaged_programs.txt -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
+SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
 	CMakeLists.txt pyproject.toml README.md LICENSE
 NATIVE := $(shell find kernels habana_frameworks tests/fuzz -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples release
@@ -56,7 +56,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-torch test-torch-all test-networks bench dist sanitize docs site docs-reports docs-values docs-torch programs lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-torch test-torch-all test-networks bench dist sanitize docs site docs-reports docs-values docs-torch lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -138,9 +138,6 @@ site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/
 	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation stage build/site-pages
 	@PYTHONPATH=. NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs build --strict -f mkdocs.yml
 	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation check build/site
-
-programs: $(VENV)/.dev ## Writes down anew the programs whose recipes come with the package, after a change of a lowering
-	@$(QUIET) $(VENV)/bin/python -m habana_tf.tensorflow.clusters.packaged_programs
 
 docs-reports: $(VENV)/.dev ## Writes docs/reports.md anew: every report as it is printed, of a program that is run for it
 	$(VENV)/bin/python -m tests.documentation.printed

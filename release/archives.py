@@ -14,21 +14,19 @@ from zipfile import ZipFile
 
 NEEDED = (
     "habana_tf/__init__.py", "habana_tf/py.typed", "habana_tf/_native/libhabana_plugin.so",
-    "habana_tf/_native/libhabana_runtime.so", "habana_tf/_native/_bridge.pyi", "habana_tf/resolver/recipes.zip",
+    "habana_tf/_native/libhabana_runtime.so", "habana_tf/_native/_bridge.pyi",
     "habana_frameworks/tensorflow/__init__.py", "habana_frameworks/tensorflow/py.typed",
     "habana_frameworks/tensorflow/include/habana_kernel.h", "habana_tf_horovod.pth", "_habana_tf_horovod.py",
 )  # fmt: skip
 SOURCES = (
     "CMakeLists.txt", "cmake/aarch64.cmake", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md",
-    "kernels/tensorflow_c/kernels.h", "kernels/plugin/kernels.cc", "habana_tf/resolver/packaged_programs.txt",
+    "kernels/tensorflow_c/kernels.h", "kernels/plugin/kernels.cc",
     "habana_tf/horovod/startup/habana_tf_horovod.pth",
 )  # fmt: skip
 UNWANTED = re.compile(r"(^|/)(\.git|\.venv[^/]*|__pycache__|build|dist|\.[a-z]+_cache|\.hypothesis)/|\.(pyc|o|log)$")
 TOP = {"habana_tf", "habana_frameworks", "habana_tf_horovod.pth", "_habana_tf_horovod.py"}
 """What a wheel may put into site-packages, beside its own .dist-info."""
 LIBRARIES = re.compile(r"habana_tf/_native/(lib\w+|_bridge\.[\w.-]+)\.so$")
-RECIPES = {"x86_64": 400, "aarch64": 190}
-"""The least number of recipes that come with a wheel, by architecture (see docs/recipe-cache.md)."""
 ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 """What ELF's header calls an architecture, in its bytes 18 and 19."""
 
@@ -51,11 +49,6 @@ def _of_wheel(wheel: Path) -> list[str]:
         names = archive.namelist()
         about = Parser().parsestr(archive.read(f"{info}/WHEEL").decode())
         metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
-        recipes = "habana_tf/resolver/recipes.zip"
-        packed = 0
-        if recipes in names:
-            with archive.open(recipes) as inner, ZipFile(inner) as opened:
-                packed = len(opened.namelist())
         libraries = {each: _machine(archive.read(each)) for each in names if ".so" in each}
     tags = {f"{python}-{abi}-{each}" for each in platform.split(".")}
     architecture = "aarch64" if platform.endswith("aarch64") else "x86_64"
@@ -69,8 +62,6 @@ def _of_wheel(wheel: Path) -> list[str]:
     wrong += [f"{each} is not found by Python" for each in libraries if "_bridge" in each and architecture not in each]
     if len(libraries) != 3:
         wrong.append(f"three libraries are wanted, not {list(libraries)}")
-    if packed < RECIPES[architecture]:
-        wrong.append(f"{packed} recipes are in it, not {RECIPES[architecture]}")
     if set(about.get_all("Tag") or ()) != tags:
         wrong.append(f"its tags are {about.get_all('Tag')}, and its name says {sorted(tags)}")
     if about["Root-Is-Purelib"] != "false" or python != abi or not python.startswith("cp3"):

@@ -44,7 +44,6 @@ LATER = {
     "tests/missing_ops/test_families.py": "tests within a test, on those sources",
     'make test ARGS="-k pooling"': "tests within a test",
     "make test ARGS=tests/ir": "tests within a test",
-    "make programs": "writes a list that tests/resolver/test_packaged.py compares with what the lowerings make",
     "make docs": "writes docs/ops.md, which another test compares with the table, and builds the site",
     ".venv/bin/pytest tests/documentation": "tests within a test, on those sources",
     "make docs-reports": "writes a page that tests/documentation/test_printed.py compares with what is printed",

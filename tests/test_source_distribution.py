@@ -1,4 +1,4 @@
-"""A package is built whole, wherever it is built: with the plugin and the recipes, and without TensorFlow."""
+"""A package is built whole, wherever it is built: with the plugin, and without TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,60 +12,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 WHOLE = ("habana_tf/_native/libhabana_plugin.so", "habana_tf/_native/libhabana_runtime.so", "habana_tf_horovod.pth",
-         "_habana_tf_horovod.py", "habana_tf/py.typed", "habana_frameworks/tensorflow/__init__.py",
-         "habana_tf/resolver/recipes.zip")  # fmt: skip
+         "_habana_tf_horovod.py", "habana_tf/py.typed", "habana_frameworks/tensorflow/__init__.py")  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").exists(), reason="not in a source tree")
 
 
 def test_a_build_needs_no_tensorflow() -> None:
     needed = (ROOT / "pyproject.toml").read_text().split("build-backend")[0]
-    assert "llvmlite" in needed and "tensorflow-cpu" not in needed
+    assert "nanobind" in needed and "tensorflow-cpu" not in needed
     assert "include/tensorflow" not in (ROOT / "CMakeLists.txt").read_text()
     for source in (ROOT / "kernels").rglob("*.[ch]*"):
         assert '#include "tensorflow/' not in source.read_text(), source
-
-
-def test_recipes_are_packed_without_tensorflow_and_protobuf(tmp_path: Path) -> None:
-    """As the build does it, which is the test of all its recipes; here of one, in a process that could import none."""
-    script = f"""
-import sys
-sys.path[:0] = [{str(ROOT)!r}]
-sys.modules |= dict.fromkeys(("tensorflow", "google.protobuf", "keras", "ml_dtypes", "scipy", "psutil", "rich"))
-from habana_tf.resolver import pack_recipes
-pack_recipes.PROGRAMS = pack_recipes.Path({str(tmp_path / "programs.txt")!r})
-sys.argv[1:] = [{str(tmp_path / "recipes.zip")!r}]
-raise SystemExit(pack_recipes.main())
-"""
-    listed = (ROOT / "habana_tf" / "resolver" / "packaged_programs.txt").read_text()
-    (tmp_path / "programs.txt").write_text(listed.partition("\n\n")[0])
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.startswith("2 recipes in "), done.stdout + done.stderr
-
-
-def test_recipes_are_packed_with_what_pythonpath_holds(tmp_path: Path) -> None:
-    """Through PYTHONPATH pip shows a build the environment that it has made for it."""
-    pytest.importorskip("nanobind", reason="nanobind, which builds the bridge, is not in this environment: make dev")
-    cmake = Path(sys.executable).with_name("cmake")
-    if not cmake.exists():
-        pytest.skip("no cmake in this environment")
-    build, shown = tmp_path / "build", tmp_path / "shown by pip"
-    shown.mkdir()
-    # In the place of the packing, which takes a minute: it says where Python would have looked.
-    (shown / "sitecustomize.py").write_text(
-        "import os, sys\n"
-        "if 'habana_tf.resolver.pack_recipes' in sys.orig_argv:\n"
-        "    open(sys.orig_argv[-1], 'w').write(os.environ['PYTHONPATH'])\n"
-        "    os._exit(0)\n"
-    )
-    options = ["-DSKBUILD=2", f"-DPython_EXECUTABLE={sys.executable}", "-G", "Ninja",
-               f"-DCMAKE_MAKE_PROGRAM={cmake.with_name('ninja')}"]  # fmt: skip
-    subprocess.run([cmake, "-S", ROOT, "-B", build, *options], check=True, capture_output=True, timeout=600)
-    for pythonpath in (f"{shown}:/elsewhere", str(shown)):
-        out = tmp_path / f"out{len(pythonpath)}"
-        command = [cmake, "--install", build, "--prefix", out, "--component", "recipes"]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": pythonpath}, timeout=600)
-        assert (out / "habana_tf" / "resolver" / "recipes.zip").read_text() == f"{ROOT}:{pythonpath}"
 
 
 @pytest.mark.rest
@@ -75,7 +32,7 @@ def test_installs_into_an_environment_with_nothing_in_it(isolated: bool, tmp_pat
     """`pip install` of the source distribution as on a fresh machine, where a build sees no package but its own.
 
     Isolated, pip makes an environment for the build; not isolated, the environment has what pyproject.toml lists.
-    TensorFlow comes afterwards, and HPU must run with the recipes that were packed.
+    TensorFlow comes afterwards, and HPU must run.
     """
     python, environment = empty_environment(tmp_path / "environment")
     source = source_distribution(tmp_path / "source")
@@ -103,9 +60,7 @@ habana_tf.load_habana_module()
 with tf.device("/HPU:0"):
     total = tf.ones([8]) + tf.fill([8], 2.0)
 assert total.numpy().tolist() == [3.0] * 8 and "HPU" in total.device, total
-from habana_tf.hardware.cpu import target
-how = habana_tf.recompilation_report().one_op["AddV2"]
-assert "packaged" in how or target().common() is None, how
+assert habana_tf.recompilation_report().one_op["AddV2"]
 """
 
 

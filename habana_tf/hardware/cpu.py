@@ -145,7 +145,7 @@ class Target:
 
     @property
     def triple(self) -> str | None:
-        """LLVM's name of the architecture where it is another machine's: a wheel's recipes may be. None: this one's."""
+        """LLVM's name of the architecture where it is another machine's, as in tests of its code. None: this one's."""
         return None if self.architecture == platform.machine() else f"{self.architecture}-unknown-linux-gnu"
 
     @property
@@ -224,18 +224,8 @@ class Target:
         both, it is the faster way."""
         return self.bf16_answer().products
 
-    def common(self) -> Target | None:
-        """What all CPUs of this kind have, of `common_targets`; None where it is of none of these kinds."""
-        wanted = Isa.AVX512 if self.isa is Isa.AMX else self.isa
-        return next((kind for kind in common_targets() if kind.isa is wanted), None)
 
-
-def common_targets() -> tuple[Target, ...]:
-    """The kinds of CPU that there are most of: x86-64 with AVX2, and with AVX-512, and AArch64."""
-    return _of_level(Isa.AVX2), _of_level(Isa.AVX512), _of_level(Isa.NEON)
-
-
-def _of_level(isa: Isa, bf16: bool = False) -> Target:
+def any_cpu(isa: Isa, bf16: bool = False) -> Target:
     """Any CPU with these instructions."""
     extra = "-prefer-256-bit" if isa is Isa.AVX512 else ""
     return Target(isa, bf16, _LEVELS[isa], f"{extra},+avx512bf16" if bf16 else extra)
@@ -288,7 +278,7 @@ def _capped(cpu: Cpu, wanted: str) -> Target:
         return _native(cpu)
     if cpu.architecture != "x86_64":
         return Target(isa, False, "generic", "")
-    return _of_level(isa, bf16=isa is Isa.AVX512 and "avx512bf16" in cpu.features)
+    return any_cpu(isa, bf16=isa is Isa.AVX512 and "avx512bf16" in cpu.features)
 
 
 def _missing(cpu: Cpu, isa: Isa) -> str:

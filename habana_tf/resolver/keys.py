@@ -58,13 +58,8 @@ def program_key(program: Program, goal: Target) -> Key:
 def compiler_version() -> str:
     """SHA-256 over all that makes code of programs: the sources that do, and the libraries that generate code and
     compute constants. Another compiler never meets this one's recipes."""
-    return hashlib.sha256((json.dumps(libraries(), sort_keys=True) + sources_version()).encode()).hexdigest()
-
-
-@functools.cache
-def sources_version() -> str:
-    """SHA-256 over the sources that make code of programs."""
-    return digest_of(compiler_sources())
+    text = json.dumps(libraries(), sort_keys=True) + digest_of(compiler_sources())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest_of(sources: Iterable[Path]) -> str:

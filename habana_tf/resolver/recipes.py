@@ -38,7 +38,6 @@ from habana_tf.ir.libraries import LibraryError
 from habana_tf.ir.primitives import Node, Program
 from habana_tf.resolver import garbage_collection, progress, recipe_summary
 from habana_tf.resolver.keys import program_key, tools
-from habana_tf.resolver.packaged import packaged
 from habana_tf.resolver.provenance import Provenance
 from habana_tf.resolver.request import Request
 
@@ -165,10 +164,9 @@ def recipe_of(key: Key, source: Provenance, program: Callable[[], Program], goal
 
 
 def recipe_of_program(key: Key, source: Provenance, program: Program, goal: Target) -> tuple[Recipe, str]:
-    """The recipe of a program, whose key this is, and how it came: with the package, or as any other."""
+    """The recipe of a program, whose key this is, and how it came."""
     return get(
         key, source.cluster.name, lambda: key.digest, lambda digest: _compile(key, digest, source, program, goal),
-        lambda: packaged(program, goal),
         fits=lambda recipe: check(recipe, _tensors(program.inputs), _tensors(program.results)),
     )  # fmt: skip
 
@@ -199,24 +197,19 @@ def get(
     name: str,
     program_key: Callable[[], str],
     compile: Callable[[str], Recipe],
-    packaged: Callable[[], Recipe | None] = lambda: None,
     fits: Callable[[Recipe], None] = lambda recipe: None,
 ) -> tuple[Recipe, str]:
-    """The recipe of a key for the cluster `name`, and how it came: "known", "packaged", "cache" or "compiled".
+    """The recipe of a key for the cluster `name`, and how it came: "known", "cache" or "compiled".
 
     program_key: the digest of what is compiled, asked for where neither memory nor the recipe cache has the key.
-    compile: makes the recipe of that program. packaged: the recipe that came with the package. fits: raises RecipeError
-    for a stored recipe that is none of this cluster, which is compiled anew. Raises Unfit where `compile` does, or did
-    before.
+    compile: makes the recipe of that program. fits: raises RecipeError for a stored recipe that is none of this
+    cluster, which is compiled anew. Raises Unfit where `compile` does, or did before.
     """
     if (found := _memory.find(key.digest)) is None:
         with _memory.alone(key.digest):
             if (found := _memory.find(key.digest)) is None:
                 try:
-                    if _memory.refuses(key.digest) or (found := packaged()) is None:
-                        return _missed(key, name, program_key, compile, fits)
-                    _memory.keep(key.digest, key.digest, found)
-                    return found, "packaged"
+                    return _missed(key, name, program_key, compile, fits)
                 except KnownFailure as why:
                     raise Unfit(why.reason) from None
     process_cache.CACHE.stats.add(memory_hits=1)

@@ -35,7 +35,7 @@ MOST_MET = 64
 """Signatures of a cluster that are remembered, the last ones."""
 _MADE = re.compile(r"[/:]|^cluster_")
 """In the name of an input that is the result of an op or of another cluster."""
-OWN_RECIPE = ("compiled", "cache", "packaged")
+OWN_RECIPE = ("compiled", "cache")
 """How a recipe came that no earlier signature had (see `Met.recipe`)."""
 
 
@@ -66,7 +66,7 @@ class Met:
     """A signature a cluster met.
 
     recipe: how its recipe came: "compiled", "cache" (TF_RECIPE_CACHE_PATH had it), "known" (a recipe that is loaded
-    serves it), "packaged" (it came with the package), "interpreted", or "cpu" (its framework runs it, see `by_value`).
+    serves it), "interpreted", or "cpu" (its framework runs it, see `by_value`).
     range: the symbols of a recipe for a range with their values here; reason: why there is no recipe for a range
     although a size changed, or why the cluster is interpreted. because: see `Cluster.because`.
     """

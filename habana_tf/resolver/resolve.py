@@ -2,9 +2,8 @@
 
 Called by a front end when a launch meets shapes for the first time. A recipe is looked for under its key: in this
 process, in the recipe cache, and compiled only when it is nowhere (`recipes`). A cluster of one op is keyed by its
-lowered program, over all shapes where it can be (`one_op`), and its recipe may have come with the package (`packaged`).
-A larger cluster is keyed by what it was before lowering: a warm start does not lower at all. What has no recipe is run
-otherwise (`fallback`).
+lowered program, over all shapes where it can be (`one_op`). A larger cluster is keyed by what it was before lowering: a
+warm start does not lower at all. What has no recipe is run otherwise (`fallback`).
 """
 
 from __future__ import annotations

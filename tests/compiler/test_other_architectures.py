@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
-from pathlib import Path
 
 import pytest
 
@@ -18,21 +17,21 @@ from habana_tf.compiler.codegen.objects import split
 from habana_tf.compiler.compile import compile_program, prepared
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.schedule import schedule
-from habana_tf.hardware.cpu import ARCHITECTURES, Target, common_targets
+from habana_tf.hardware.cpu import Isa, Target, any_cpu
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Program
-from habana_tf.resolver.pack_recipes import programs
+from habana_tf.resolver.one_op import one_op
 from tests.effort import some
+from tests.tensorflow.clusters.eager_forms import OpCall, forms, met_by
 
-PROGRAMS = Path(__file__).parents[2] / "habana_tf" / "resolver" / "packaged_programs.txt"
-"""Of the sources: what is installed has the recipes, and not what they are made of."""
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 CALLS = re.compile(r"^\s+(?:bl|callq?)\s+([\w.]+)", re.MULTILINE)
-LISTED = [
-    pytest.param(kind, program, id=f"{kind.instructions}-{number}-{name}")
-    for architecture in ARCHITECTURES
-    for number, (kind, name, program) in enumerate(programs(PROGRAMS.read_text(), architecture))
+KINDS = AVX2, AVX512, NEON = any_cpu(Isa.AVX2), any_cpu(Isa.AVX512), any_cpu(Isa.NEON)
+FORMS = [
+    pytest.param(kind, form, id=f"{kind.instructions}-{number}")
+    for kind in KINDS
+    for number, form in enumerate(forms())
 ]
 
 
@@ -50,22 +49,20 @@ def runs_anywhere(text: str) -> None:
 
 
 @pytest.mark.part
-@pytest.mark.parametrize(("kind", "program"), some(LISTED, 25))
-def test_each_listed_program_has_code_for_its_kind_of_cpu(kind: Target, program: Program) -> None:
+@pytest.mark.parametrize(("kind", "form"), some(FORMS, 25))
+def test_each_eager_op_has_code_for_each_kind_of_cpu(kind: Target, form: OpCall) -> None:
+    program = one_op(met_by(form), kind).program
     text = code(program, kind)
     assert "ret" in text
     runs_anywhere(text)
-    recipe: Recipe = compile_program(program, "listed", kind)
+    recipe: Recipe = compile_program(program, "eager", kind)
     machines = {int.from_bytes(each[18:20], "little") for each in split(recipe.code)}
     assert machines == {ELF_MACHINES[kind.architecture]}
 
 
-NEON = common_targets()[2]
-
-
 def test_code_for_another_architecture_is_not_loaded() -> None:
     """LLVM's linker would end the process, or the processor would."""
-    for kind in common_targets():
+    for kind in KINDS:
         if kind.architecture != platform.machine():
             with pytest.raises(ValueError, match=f"code for {kind.architecture} does not run on this machine"):
                 Loaded([], [], kind)

@@ -130,7 +130,7 @@ def words(text: str) -> Counter[str]:
     text = re.sub(
         r"the peak is .*?(?=\nits workspace|\n\n)|[\d.]+ \w+ more were given out.*?(?=\n\n)", "", text, flags=re.DOTALL
     )
-    text = re.sub(r"Single ops:.*(?:\n  .*)*", "", text)  # packaged, or compiled where the package is its sources
+    text = re.sub(r"Single ops:.*(?:\n  .*)*", "", text)  # some are found in the cache or known
     text = re.sub(r"cluster_[0-9a-f]{12}", "cluster", text)
     text = re.sub(r"<?\d[\d,.]*(?: ?(?:ns|µs|ms|s|min|h|B|KiB|MiB|GiB)\b|%)?", "0", text)
     return Counter(re.findall(r"[^\s─▁▂▃▄▅▆▇█]+", text))

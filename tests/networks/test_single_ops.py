@@ -23,6 +23,6 @@ def test_a_large_network_compiles_few_single_ops() -> None:
         print(json.dumps({op: dict(recipes) for op, recipes in ops.items()}))
     """, imported=True, timeout=300)  # fmt: skip
     ops = json.loads(done.stdout.splitlines()[-1])
-    compiled, packaged = ({op: n[how] for op, n in ops.items() if how in n} for how in ("compiled", "packaged"))
-    assert compiled or packaged, "the network was built of something"
+    compiled = {op: how["compiled"] for op, how in ops.items() if "compiled" in how}
+    assert compiled, "the network was built of something"
     assert sum(compiled.values()) <= 60, compiled

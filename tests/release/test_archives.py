@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import io
 import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
-from release.archives import NEEDED, RECIPES, SOURCES, faults, main
+from release.archives import NEEDED, SOURCES, faults, main
 
 NAME = "habana_tf-0.1.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl"
 BRIDGE = "habana_tf/_native/_bridge.cpython-311-x86_64-linux-gnu.so"
 PLUGIN = "habana_tf/_native/libhabana_plugin.so"
 TAGS = "Tag: cp311-cp311-manylinux_2_27_x86_64\nTag: cp311-cp311-manylinux_2_28_x86_64\n"
-
-
-@functools.cache
-def recipes(count: int) -> bytes:
-    held = io.BytesIO()
-    with ZipFile(held, "w") as inner:
-        for k in range(count):
-            inner.writestr(f"{k:064x}", b"")
-    return held.getvalue()
 
 
 def elf(machine: int) -> bytes:
@@ -37,7 +26,6 @@ def wheel(folder: Path, leave_out: str = "", name: str = NAME, **more: bytes) ->
     info = "habana_tf-0.1.0.dist-info"
     content: dict[str, bytes] = {
         **{path: elf(62) if ".so" in path else b"" for path in (*NEEDED, BRIDGE)},
-        "habana_tf/resolver/recipes.zip": recipes(RECIPES["x86_64"]),
         f"{info}/WHEEL": f"Root-Is-Purelib: false\n{TAGS}".encode(),
         f"{info}/METADATA": b"Name: habana-tf\nVersion: 0.1.0\n",
         f"{info}/licenses/LICENSE": b"",
@@ -67,7 +55,6 @@ def test_what_a_wheel_lacks_is_named(name: str, tmp_path: Path) -> None:
         ({"tests/test_x.py": b""}, "tests is put beside the package"),
         ({"habana_tf/__pycache__/loader.cpython-311.pyc": b""}, "does not belong into it"),
         ({"habana_tf.libs/libtensorflow_framework-0a1b.so.2": b""}, "is a library of others"),
-        ({"habana_tf/resolver/recipes.zip": recipes(399)}, "399 recipes are in it, not 400"),
         ({PLUGIN: elf(183)}, f"{PLUGIN} is for aarch64"),
         ({PLUGIN: b"no library"}, f"{PLUGIN} is for no machine"),
         (
@@ -90,7 +77,6 @@ def test_a_wheel_for_aarch64_is_wholly_for_it(tmp_path: Path) -> None:
     name = "habana_tf-0.1.0-cp311-cp311-manylinux_2_35_aarch64.whl"
     bridge = BRIDGE.replace("x86_64", "aarch64")
     content = {path: elf(183) for path in (*NEEDED, bridge) if ".so" in path} | {
-        "habana_tf/resolver/recipes.zip": recipes(RECIPES["aarch64"]),
         "habana_tf-0.1.0.dist-info/WHEEL": b"Root-Is-Purelib: false\nTag: cp311-cp311-manylinux_2_35_aarch64\n",
     }
     assert faults(wheel(tmp_path, BRIDGE, name, **content)) == []

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from habana_tf.resolver import packaged, recipes
+from habana_tf.resolver import recipes
 from tests.resolver.resolving import forget
 
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No recipe is known at the start of a test, nor does one come with the package."""
-    monkeypatch.setattr(packaged, "_opened", lambda: None)
+    """No recipe is known at the start of a test."""
     forget(monkeypatch)
     yield
     recipes.reset()

@@ -19,7 +19,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
 from habana_tf.resolver import keys
 from habana_tf.resolver.key_text import SETTINGS_LEFT_OUT, program_text
-from habana_tf.resolver.keys import BF16_PART, compiler_sources, compiler_version, sources_version, target_parts
+from habana_tf.resolver.keys import BF16_PART, compiler_sources, compiler_version, target_parts
 from habana_tf.tensorflow.clusters import sources
 from habana_tf.tensorflow.clusters.sources import lowering_sources
 from tests.hardware.test_cpu import SAPPHIRE, ZEN, measured
@@ -81,7 +81,6 @@ def fresh_version() -> Iterator[None]:
 
 def _forget() -> None:
     compiler_version.cache_clear()
-    sources_version.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_version")

@@ -29,8 +29,8 @@ _PHASES = {
     EventKind.ON_CARD: ("copy on HPU", "copy"),
     EventKind.SUM: ("sum with other ranks", "wait"),
 }
-_WORDS = {"compiled": "compile", "cache": "load from cache", "packaged": "load from package", "known": "bind",
-          "interpreted": "prepare to interpret", "forgotten": "resolve"}  # fmt: skip
+_WORDS = {"compiled": "compile", "cache": "load from cache", "known": "bind", "interpreted": "prepare to interpret",
+          "forgotten": "resolve"}  # fmt: skip
 
 
 def trace(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from habana_tf.resolver.keys import PACKAGE, digest_of, imported_sources
 
 ROWS = PACKAGE / "tensorflow" / "lowering"
-_NO_LOWERINGS = ("cpu_kernels.py", "packaged_programs.py", "refusals.py")
+_NO_LOWERINGS = ("cpu_kernels.py", "refusals.py")
 """What is in this package and makes no program of a cluster: a change there leaves every recipe as it is."""
 
 

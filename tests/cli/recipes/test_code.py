@@ -19,14 +19,13 @@ def op(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
     from tensorflow.core.framework import node_def_pb2, types_pb2
 
     from habana_tf.cache import process_cache
-    from habana_tf.resolver import packaged, recipes
+    from habana_tf.resolver import recipes
     from habana_tf.resolver.resolve import resolve
     from habana_tf.tensorflow.clusters.cluster import parse
     from habana_tf.tensorflow.clusters.writer import of_node
 
     (tmp_path / "cache").mkdir(mode=0o700)
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "cache"))
-    monkeypatch.setattr(packaged, "_opened", lambda: None)
     recipes.reset()
     monkeypatch.setattr(process_cache, "CACHE", RecipeCache())
     node = node_def_pb2.NodeDef(name="net/product", op="MatMul", input=["x", "y"])

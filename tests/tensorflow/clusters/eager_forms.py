@@ -1,24 +1,14 @@
-"""Writes down the programs whose recipes come with the package (`resolver.packaged`): of what eager models call most.
+"""What models call most in eager mode, op by op, and the clusters and shapes that TensorFlow makes of it.
 
-    python -m habana_tf.tensorflow.clusters.packaged_programs    # writes habana_tf/resolver/packaged_programs.txt
-
-`make programs` runs this, after a change of a lowering. The build of a package compiles what the file has
-(`resolver.pack_recipes`) and so needs no TensorFlow. Each form below is one call of an op. Its program is over all
-shapes, so the sizes here say only which axes are broadcast; of what models compute of `tf.shape(x)` it is the program
-itself.
+Each form below is one call of an op. Its program is over all shapes, so the sizes here say only which axes are
+broadcast; of what models compute of `tf.shape(x)` it is the program itself.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.hardware.cpu import Target, common_targets
-from habana_tf.ir.primitives import Program
-from habana_tf.resolver.key_text import program_text
-from habana_tf.resolver.one_op import one_op
-from habana_tf.resolver.pack_recipes import PROGRAMS
 from habana_tf.resolver.request import Request
 from habana_tf.tensorflow.clusters.cluster import parse
 from habana_tf.tensorflow.clusters.writer import of_node
@@ -161,32 +151,7 @@ def _products() -> Iterator[OpCall]:
         yield lambda x, y, e=equation: raw.Einsum(inputs=[x, y], equation=e), (ones(*left), ones(*right))
 
 
-def named_programs(form: OpCall) -> Iterator[tuple[Target, str, Program]]:
-    """(kind of CPU, name of the recipe, program) of a form. A kind that computes it for these sizes only, as products
-    without masked memory, has none where the program of another kind is over all sizes."""
-    met = _called(form)
-    found = [(kind, one_op(met, kind)) for kind in common_targets()]
-    over_sizes = any(each.dims for _, each in found)
-    for kind, each in found:
-        if each.dims or not over_sizes:
-            yield kind, each.source.cluster.nodes[0].op, each.program
-
-
-def paragraphs() -> str:
-    """The content of the file (see `resolver.pack_recipes`)."""
-    met: dict[tuple[str, str], list[str]] = {}
-    names: dict[tuple[str, str], str] = {}
-    for form in forms():
-        for kind, name, program in named_programs(form):
-            text = program_text(program)
-            name = names.setdefault((kind.instructions, text), name)
-            kinds = met.setdefault((name, text), [])
-            if kind.instructions not in kinds:
-                kinds.append(kind.instructions)
-    return "\n\n".join(f"{','.join(kinds)} {name}\n{text}" for (name, text), kinds in met.items()) + "\n"
-
-
-def _called(form: OpCall) -> Request:
+def met_by(form: OpCall) -> Request:
     """The cluster of the op that a form calls, and what it meets."""
     import tensorflow as tf
 
@@ -202,14 +167,3 @@ def _called(form: OpCall) -> Request:
     given = [values[op.inputs[slots.index(k)].name] for k in range(len(slots))]
     fixed = cluster.fixed_inputs()
     return Request(cluster, [a.shape for a in given], [a if i in fixed else None for i, a in enumerate(given)])
-
-
-def main() -> int:
-    text = paragraphs()
-    PROGRAMS.write_text(text, encoding="utf-8")
-    print(f"{PROGRAMS}: {text.count(chr(10) * 2) + 1} programs")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
