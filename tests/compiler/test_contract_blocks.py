@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from dataclasses import replace
 
 import numpy as np
@@ -156,6 +158,32 @@ def test_not_finite_stays_where_it_belongs(dtype: DType) -> None:
     want = np.zeros((40, 45), bool)
     want[13] = want[:, 44] = True
     np.testing.assert_array_equal(bad.reshape(40, 45), want)
+
+
+def before_a_forbidden_page(data: np.ndarray) -> np.ndarray:
+    """A copy that ends where memory must not be read."""
+    page = mmap.PAGESIZE
+    room = -(-data.nbytes // page) * page
+    memory = mmap.mmap(-1, room + page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + room), page, 0) == 0
+    made = np.frombuffer(memory, data.dtype, data.size, room - data.nbytes)
+    made[:] = data
+    return made
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
+@pytest.mark.parametrize("shape", [(20, 20, 64), (28, 12, 67), (13, 44, 33)])
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
+def test_nothing_behind_the_operands_is_read(
+    transposed: tuple[bool, bool], shape: tuple[int, int, int], dtype: DType
+) -> None:
+    """Rows and columns that are no whole vectors, read along the sum."""
+    case = matmul(*shape, *transposed, dtype=dtype)
+    case = Case(case.spec, before_a_forbidden_page(case.a), before_a_forbidden_page(case.b))
+    for tgt in TARGETS:
+        case.check(tgt)
+        case.check(tgt, packed=True)
 
 
 def test_one_inner_loop_for_all_row_tiles() -> None:

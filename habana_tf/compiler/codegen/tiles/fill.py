@@ -311,10 +311,13 @@ class Fill:
     def _row(self, pointer: Value, wide: int, mask: Value | None, limits: Sequence[Limit], i: Value, j: Value) -> Value:
         """Loads a vector of words along the sum."""
         fn = self.fn
-        own = self._mask(limits, wide, i, j, False)
-        if own is not None and mask is not None:
-            own = fn.op(f"and <{wide} x i1> {own}, {mask}")
-        x = self._line(pointer, wide, own or mask)
+        if limits and mask is None and not any(x.along[-1] for x in limits):
+            x = fn.load_if(self._inside(limits, i, j) or "true", self.element, wide, pointer)
+        else:
+            own = self._mask(limits, wide, i, j, False)
+            if own is not None and mask is not None:
+                own = fn.op(f"and <{wide} x i1> {own}, {mask}")
+            x = self._line(pointer, wide, own or mask)
         if self.dot:
             return fn.op(f"bitcast <{wide} x i16> {x} to <{self.lanes} x i32>")
         return widen(fn, self.lanes, x) if self.bf16 else x

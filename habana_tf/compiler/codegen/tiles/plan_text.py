@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from habana_tf.compiler.codegen.tiles.blocks import Blocks
 from habana_tf.compiler.codegen.tiles.narrow import LaneAxis
@@ -101,7 +101,7 @@ def read(text: str, c: Canonical, target: Target) -> Plan:
     lanes = cast(LaneAxis, reader.choice("lanes", get_args(LaneAxis), "columns"))
     amx = reader.number("engine", 0)
     chunks = next((d.count for d in dims if d.kind == "chunk"), 1)
-    flags = {field: word in lines for word, field in FLAGS.items()}
+    flags: dict[str, Any] = {field: word in lines for word, field in FLAGS.items()}
     made = Plan(t, dims, grid_dims, reader.number("grain", 1), pack, chunks=chunks, amx=amx, lanes=lanes, **flags)
     if pack == "blocks":
         made = replace(made, blocks=reader.blocks(t, dims[grid_dims:-1], dims[:grid_dims]))
@@ -115,7 +115,7 @@ def _winograd(words: Sequence[str], c: Canonical, target: Target) -> Plan:
         raise PlanError("no convolution that Winograd's algorithm computes")
     if tuple(words[::2]) != WINOGRAD or not all(x.isdigit() and int(x) for x in words[1::2]):
         raise PlanError(f"winograd: {', '.join(WINOGRAD)}, with a number each")
-    sizes = dict(zip(WINOGRAD, map(int, words[1::2]), strict=True))
+    sizes: dict[str, Any] = dict(zip(WINOGRAD, map(int, words[1::2]), strict=True))
     if not found.gradient and (sizes["chunks"] != 1 or sizes["tiles"] % sizes["rows"]):
         raise PlanError("winograd: tiles are multiples of rows, and there is one chunk")
     if sizes["channels"] % found.tiling.lanes or sizes["tiles"] % 2:
@@ -193,7 +193,7 @@ class _Reader:
             label = t.split if name == "rows" else self.c.lane
             if label is None or (size and (not size.isdigit() or not int(size))):
                 raise PlanError(f"loops: no {word} here")
-            inner = Dim(name, t.tiles, label) if name == "rows" else Dim("panels", t.panels, label)
+            inner = Dim("rows", t.tiles, label) if name == "rows" else Dim("panels", t.panels, label)
         else:
             label, part = self.label(word)
             if label.kind == "k":
