@@ -59,7 +59,7 @@ class BlockCopies(Kernel):
         self.b_panel = (self.most_units + t.lanes + FILLED_UNITS) * self.b_line
         # Stores of a copy's last vectors may exceed it by less than a step of all rows.
         sizes = self.a_tile * blocks.tiles + self.a_line + 64, self.b_panel * blocks.panels
-        self.rows_at, self.columns_at = (fn.op(f"alloca [{n} x i8], align 64") for n in sizes)
+        self.rows_at, self.columns_at = map(self.room, sizes)
         self.pack_a = Fill(fn, self.c.a.dtype, t.lanes, p.dot, p.amx, 0, blocks.vectors)
         self.pack_b = Fill(fn, self.c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
 

@@ -46,18 +46,18 @@ class BlockKernel(BlockCopies):
             self.parts = groups([64 * i for i in range(t.rows)])
             self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])
         sums = self.sums * (blocks.tiles * blocks.panels if self.several else 1)
-        self.sums_at, self.sums_bytes = fn.op(f"alloca [{sums} x i8], align 64"), sums
+        self.sums_at, self.sums_bytes = self.room(sums), sums
         self.results_at = self.sums_at
         self.long = self._most_blocks() > self._kept_together()
         if self.long:
-            self.totals_at = fn.op(f"alloca [{sums} x i8], align 64")
+            self.totals_at = self.room(sums)
             self.waiting, self.kept = (fn.op("alloca i64, align 8") for _ in range(2))
         self.reserve_blocks()
 
     def item(self, cursor: Cursor) -> None:
         fn = self.fn
         if self.several:
-            self._clear(self.sums_at)
+            self.clear(self.sums_at, self.sums_bytes)
         if self.long:
             for counter in (self.waiting, self.kept):
                 fn.store("i64", "0", counter, 8)
@@ -65,21 +65,13 @@ class BlockKernel(BlockCopies):
         if self.long:
             kept = fn.op(f"icmp ne i64 {fn.load('i64', self.kept, 8)}, 0")
             with fn.when(kept):
-                self._keep()
+                self.add_up(self.totals_at, self.sums_at, self.sums_bytes)
             self.results_at = fn.op(f"select i1 {kept}, ptr {self.totals_at}, ptr {self.sums_at}")
         if self.several:
             self._tiles(cursor, lambda: self._finish(cursor))
 
-    def _clear(self, memory: Value) -> None:
-        with self.fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
-            self.fn.store(self.vector, "zeroinitializer", self.fn.ptradd(memory, i.index), 16)
-
     def _tiles(self, cursor: Cursor, body: Callable[[], None]) -> None:
         self.loops(cursor, (*self.blocks.rows, self.p.dims[-1]), body)
-
-    @property
-    def vector(self) -> str:
-        return f"<{self.t.lanes} x float>"
 
     # -- blocks of the sum ------------------------------------------------------------------------------------
 
@@ -125,9 +117,9 @@ class BlockKernel(BlockCopies):
             fn.store("i64", waiting, self.waiting, 8)
             with fn.when(fn.op(f"icmp eq i64 {waiting}, {self._kept_together()}")):
                 with fn.when(fn.op(f"icmp eq i64 {fn.load('i64', self.kept, 8)}, 0")):
-                    self._clear(self.totals_at)
+                    self.clear(self.totals_at, self.sums_bytes)
                     fn.store("i64", "1", self.kept, 8)
-                self._keep()
+                self.add_up(self.totals_at, self.sums_at, self.sums_bytes)
                 fn.store("i64", "0", self.waiting, 8)
 
     def _most_blocks(self) -> int:
@@ -144,15 +136,6 @@ class BlockKernel(BlockCopies):
     def _kept_together(self) -> int:
         """The number of blocks that are accumulated before the sums are added to the totals."""
         return max(1, SUM_STEPS * self.p.amx // self.most_units) if self.p.amx else SUM_BLOCKS
-
-    def _keep(self) -> None:
-        """Adds the sums to the totals and clears them."""
-        fn, vector = self.fn, self.vector
-        with fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
-            total, part = (fn.ptradd(x, i.index) for x in (self.totals_at, self.sums_at))
-            both = fn.op(f"fadd {vector} {fn.load(vector, total, 16)}, {fn.load(vector, part, 16)}")
-            fn.store(vector, both, total, 16)
-            fn.store(vector, "zeroinitializer", part, 16)
 
     # -- tiles ------------------------------------------------------------------------------------------------
 
@@ -172,13 +155,7 @@ class BlockKernel(BlockCopies):
         sums = self._sums(cursor)
         if not self.several:
             self.fetch(self.out, cursor, t.size, t.vectors, t.lanes)  # smaller tiles, too: harmless
-        widths = [t.vectors] if t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
-        if t.panels == 1:
-            widths = [t.tail_vectors]
-        with self.choice(cursor.panel, str(t.panels - 1), len(widths)) as choose:
-            for vectors in widths:
-                with choose():
-                    self._products(a, b, sums, units, vectors)
+        self.widths(cursor.panel, lambda vectors: self._products(a, b, sums, units, vectors))
         if not self.several:
             self._finish(cursor)
 

@@ -39,7 +39,7 @@ class TileResults(TileLoops):
     def reserve(self, out: Epilogue, always: bool = False) -> None:
         """Call it first: reserves stack for a tile if the epilogue is not unrolled."""
         if always or not self.stands_inline(out):
-            self.stack_tile = self.fn.op(f"alloca [{self.tile_bytes} x i8], align 64")
+            self.stack_tile = self.room(self.tile_bytes)
 
     def stands_inline(self, out: Epilogue) -> bool:
         """Whether the epilogue is unrolled over a tile's vectors, at the cost of code size and compile time."""
@@ -56,9 +56,7 @@ class TileResults(TileLoops):
         """Passes a tile's final sums (row by row) to the epilogue."""
         if self.stack_tile:
             for i, value in enumerate(sums):
-                self.fn.store(
-                    f"<{self.t.lanes} x float>", value, self.fn.ptradd(self.stack_tile, i * self.t.lanes * 4), 16
-                )
+                self.fn.store(self.vector, value, self.fn.ptradd(self.stack_tile, i * self.t.lanes * 4), 16)
             self.finish_stacked(out, cursor, size, vectors, active)
             return
         tile = Tile(self.fn, self.c, dict(cursor.starts))
@@ -122,7 +120,7 @@ class TileResults(TileLoops):
 
     def finish_stacked(self, out: Epilogue, cursor: Cursor, size: int, vectors: int, active: int) -> None:
         """Passes the sums in `stack_tile` to the epilogue: row by row, or column by column for column sums."""
-        fn, lanes, vector = self.fn, self.t.lanes, f"<{self.t.lanes} x float>"
+        fn, lanes, vector = self.fn, self.t.lanes, self.vector
         labels, first = self.row_labels(size), dict(cursor.starts)
 
         def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> Sequence[Value]:

@@ -150,17 +150,12 @@ class Fill:
             limits = [*limits, Limit("0", 0, (1,), str(along.trip))]
         row, units = along.step * self.size, max(1, self.depth)
         some = Limit("0", 1, (0,), across.count)
-        vectors = range(-(-across.most // self.lanes))
-        fixed: list[Value | None] | None = None
-        if groups is None:
-            if across.least < across.most or across.most % self.lanes:
-                limits = [*limits, some]
-            if not any(x.along[-1] for x in limits):  # loop-invariant masks are hoisted
-                fixed = [self._mask(limits, self.lanes, str(v * self.lanes), "0", True) for v in vectors]
+        if groups is None and (across.least < across.most or across.most % self.lanes):
+            limits = [*limits, some]
         with repeat(fn, count, [("ptr", p), ("ptr", q), ("i64", "0")]) as t:
             x, y, j = t.carried
             if groups is None:
-                self._lines(across, row, x, y, j, limits, fixed)
+                self._lines(across, row, x, y, j, limits)
             else:
                 self._groups(groups, across, row, x, y, j, limits)
             following = fn.add(j, pair * units)
@@ -180,46 +175,40 @@ class Fill:
             now = [replace(m, value=fn.add(m.value, fn.mul(offset, m.across))) for m in limits]
             some = [*now, Limit("0", 1, (0,), size)]
             if now or self.depth:
-                self._lines(across, row, x, y, j, some, None)
+                self._lines(across, row, x, y, j, some)
             else:
                 whole = fn.less(index, groups.whole)
                 with fn.when(whole):
-                    self._lines(across, row, x, y, j, [], None)
+                    self._lines(across, row, x, y, j, [])
                 with fn.when(fn.op(f"xor i1 {whole}, true")):
-                    self._lines(across, row, x, y, j, some, None)
+                    self._lines(across, row, x, y, j, some)
             t.next = [
                 fn.ptradd(x, fn.mul(size, self.size)), fn.ptradd(y, groups.apart),
                 fn.add(index, 1), fn.add(offset, size),
             ]  # fmt: skip
 
-    def _lines(
-        self, across: Across, row: int, x: Value, y: Value, j: Value, limits: list[Limit],
-        fixed: list[Value | None] | None,
-    ) -> None:  # fmt: skip
-        """A step (or as many as a register holds) of all elements across. fixed: the masks, if hoisted."""
+    def _lines(self, across: Across, row: int, x: Value, y: Value, j: Value, limits: list[Limit]) -> None:
+        """A step (or as many as a register holds) of all elements across."""
         fn, lanes = self.fn, self.lanes
         vectors = -(-across.most // lanes)
         if self.depth and vectors > 1:  # not unrolled, since it is much code
             with repeat(fn, vectors, [("ptr", x), ("ptr", y), ("i64", "0")]) as t:
                 p, q, i = t.carried
-                self._vectors(row, p, q, i, j, limits, None)
+                self._vectors(row, p, q, i, j, limits)
                 t.next = [fn.ptradd(p, lanes * self.size), fn.ptradd(q, lanes * lanes * 4), fn.add(i, lanes)]
             return
         for v in range(vectors):
             p, q = fn.ptradd(x, v * lanes * self.size), fn.ptradd(y, v * lanes * 4)
-            self._vectors(row, p, q, str(v * lanes), j, limits, fixed[v : v + 1] if fixed else None)
+            self._vectors(row, p, q, str(v * lanes), j, limits)
 
-    def _vectors(
-        self, row: int, p: Value, q: Value, i: Value, j: Value, limits: list[Limit], known: list[Value | None] | None
-    ) -> None:
-        """All steps of a unit or register, of one vector across. known: its mask, if hoisted."""
+    def _vectors(self, row: int, p: Value, q: Value, i: Value, j: Value, limits: list[Limit]) -> None:
+        """All steps of a unit or register, of one vector across."""
         fn, lanes, units = self.fn, self.lanes, max(1, self.depth)
         moving = [x for x in limits if x.along[-1]]
-        still = [x for x in limits if not x.along[-1]]
-        mask = known[0] if known else self._mask(still, lanes, i, j, True)
+        mask = self._mask([x for x in limits if not x.along[-1]], lanes, i, j, True)
 
         def line(k: int) -> Value:
-            own = None if known else self._mask(moving, lanes, i, fn.add(j, k), True)
+            own = self._mask(moving, lanes, i, fn.add(j, k), True) if moving else None
             if own is not None and mask is not None:
                 own = fn.op(f"and <{lanes} x i1> {own}, {mask}")
             return self._line(fn.ptradd(p, k * row), lanes, own or mask)

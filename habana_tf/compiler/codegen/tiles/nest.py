@@ -212,6 +212,15 @@ class TileLoops:
             with choose():
                 columns(self.t.size)
 
+    def widths(self, panel: Value, body: Callable[[int], None]) -> None:
+        """Emits the body for each number of vectors that a panel may have."""
+        t = self.t
+        forms = [t.tail_vectors] if t.panels == 1 or t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
+        with self.choice(panel, str(t.panels - 1), len(forms)) as choose:
+            for vectors in forms:
+                with choose():
+                    body(vectors)
+
     @contextmanager
     def choice(self, value: Value, below: Value, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
         """Emits two alternatives, the first for value < below; or one without a test, if forms is 1."""
@@ -237,6 +246,32 @@ class TileLoops:
 
         yield next_
         fn.start(after)
+
+    # -- sums in memory ---------------------------------------------------------------------------------------
+
+    @property
+    def vector(self) -> str:
+        """LLVM's type of a vector of sums."""
+        return f"<{self.t.lanes} x float>"
+
+    def room(self, nbytes: int) -> Value:
+        """Memory on the stack; call it at the function's entry."""
+        return self.fn.op(f"alloca [{nbytes} x i8], align 64")
+
+    def clear(self, memory: Value, nbytes: int) -> None:
+        with self.fn.loop("0", str(nbytes), self.t.lanes * 4) as i:
+            self.fn.store(self.vector, "zeroinitializer", self.fn.ptradd(memory, i.index), 16)
+
+    def add_up(self, totals: Value, sums: Value, nbytes: int) -> None:
+        """Adds sums to totals, and clears them."""
+        fn, vector = self.fn, self.vector
+        with fn.loop("0", str(nbytes), self.t.lanes * 4) as i:
+            total, part = (fn.ptradd(x, i.index) for x in (totals, sums))
+            both = fn.op(f"fadd {vector} {fn.load(vector, total, 16)}, {fn.load(vector, part, 16)}")
+            fn.store(vector, both, total, 16)
+            fn.store(vector, "zeroinitializer", part, 16)
+
+    # -- places -----------------------------------------------------------------------------------------------
 
     def address(self, pointer: Value, side: str, unit: int, offset: int, cursor: Cursor) -> Value:
         """The address of operand `side` at this position. unit: bytes per element."""

@@ -52,7 +52,7 @@ class TileKernel(Kernel):
         if p.amx:
             forms = [configuration(self._groups(size), p.amx) for size in self.t.sizes]
             self.configurations = Configurations(fn, forms)
-            self.spare = fn.op(f"alloca [{self.tile_bytes} x i8], align 64") if self._deep() else ""
+            self.spare = self.room(self.tile_bytes) if self._deep() else ""
         if p.pack == "item":
             size = self.layout.panel
             if p.chunk:
@@ -60,7 +60,7 @@ class TileKernel(Kernel):
                     ext.ceil_div(p.chunk.size, self.layout.unit if len(self.c.k) == 1 else 1), self.layout.steps[0]
                 )
             assert isinstance(size, int), "a panel on the stack has a constant size"
-            self.stack = fn.op(f"alloca [{size} x i8], align 64")
+            self.stack = self.room(size)
             self.panel = PanelFill(self)
 
     def item(self, cursor: Cursor) -> None:
@@ -187,7 +187,7 @@ class ChunkSums(Kernel):
         self.inner(self.p.dims[self.p.grid_dims :], cursor, self._tile)
 
     def _tile(self, cursor: Cursor, size: int, vectors: int, active: int) -> None:
-        fn, vector = self.fn, f"<{self.t.lanes} x float>"
+        fn, vector = self.fn, self.vector
         points = self.result_vectors(Tile(fn, self.c, dict(cursor.starts)), size, vectors, active)
         where = [(fn.offset(self.pointers[0], "float", x.offset(self.partial.strides)), x.mask) for x in points]
 

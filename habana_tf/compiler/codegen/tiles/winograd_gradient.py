@@ -74,7 +74,6 @@ class _Sums(WinogradKernel):
 
             def add(first: Value, stop: Value) -> None:
                 """Sums the tiles from first to stop."""
-                self.clear(sums, size)
                 with fn.loop(first, stop, w.tiles) as block:
                     tiles = fn.minimum(fn.sub(stop, block.index), str(w.tiles))
                     with fn.when(fn.less(tiles, str(w.tiles))):  # missing tiles are zeros
@@ -84,15 +83,14 @@ class _Sums(WinogradKernel):
                     sides[1].transform(block.index, tiles, column, columns, results)
                     self._multiply(image, results, sums, panel, panels)
 
+            self.clear(sums, size)
             if totals == sums:
                 add(begin, end)
             else:
                 self.clear(totals, size)
                 with fn.loop(begin, end, deep) as several:
                     add(several.index, fn.minimum(fn.add(several.index, deep), end))
-                    with fn.loop("0", str(size), t.lanes * 4) as i:
-                        total, part = (fn.load(self.m.type, fn.ptradd(x, i.index), 4) for x in (totals, sums))
-                        fn.store(self.m.type, self.m.plus(total, part), fn.ptradd(totals, i.index), 4)
+                    self.add_up(totals, sums, size)
             place = fn.add(fn.mul(channel, t.columns), column)
             place = fn.add(place, fn.mul(chunk, ELEMENTS * w.depth * t.columns))
             self._keep(totals, fn.ptradd(made, fn.mul(place, 4)), channels, columns)

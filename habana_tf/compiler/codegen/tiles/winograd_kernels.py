@@ -73,27 +73,11 @@ class WinogradKernel(TileLoops):
         self.columns = w.panels * self.t.width
         self.line = self.columns * 4
 
-    def room(self, nbytes: int) -> Value:
-        return self.fn.op(f"alloca [{nbytes} x i8], align 64")
-
-    def clear(self, pointer: Value, nbytes: int) -> None:
-        with self.fn.loop("0", str(nbytes), self.t.lanes * 4) as i:
-            self.fn.store(self.m.type, "zeroinitializer", self.fn.ptradd(pointer, i.index), 4)
-
     def part(self, total: int, size: int, first: Value) -> Value:
         """The size of the block that begins at `first`: `size`, or less for the last one."""
         if total % size == 0:
             return str(size)
         return self.fn.minimum(self.fn.sub(str(total), first), str(size))
-
-    def widths(self, panel: Value, body: Callable[[int], None]) -> None:
-        """Emits the body for each number of vectors that a panel may have."""
-        t = self.t
-        forms = [t.tail_vectors] if t.panels == 1 or t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
-        with self.choice(panel, str(t.panels - 1), len(forms)) as choose:
-            for vectors in forms:
-                with choose():
-                    body(vectors)
 
     def products(
         self, a: Value, b: Value, sums: Value, rows: tuple[int, ...], vectors: int, loop: KLoop, add: bool
