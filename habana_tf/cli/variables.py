@@ -75,12 +75,10 @@ def _as_json(setting: settings.Setting[object], value: object, error: str | None
         "set_by": setting.source(),
         "allowed": setting.allowed,
         "meaning": setting.meaning,
-        "in_recipe_key": setting.key,
         "error": error,
     }
 
 
 def _as_cells(setting: settings.Setting[object], value: object, error: str | None) -> list[str]:
-    meaning = setting.meaning + (" Part of the recipe key." if setting.key else "")
     shown = "not allowed" if error else settings.shown(value)
-    return [setting.name, shown, settings.shown(setting.default), setting.allowed, error or meaning]
+    return [setting.name, shown, settings.shown(setting.default), setting.allowed, error or setting.meaning]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -180,18 +180,6 @@ def undo(group: Group) -> None:
         else:
             delattr(owner, name)
     del _made[group.name]
-
-
-def missing(groups: Iterable[Group]) -> list[str]:
-    """The targets that are not there, of modules that can be imported; for tests and `habana-tf info --changes`."""
-    found = []
-    for group in groups:
-        for change in group.changes:
-            try:
-                _owner(importlib.import_module(change.module), change)
-            except (ImportError, AttributeError):
-                found.append(change.target)
-    return found
 
 
 def _import(group: Group, change: Change) -> None:

@@ -35,17 +35,12 @@ SETTINGS_LEFT_OUT = {
     "HABANA_SIM_CHECK_INDICES": "whether indices are checked is in all keys; what is done then is asked at binding",
     "HABANA_SIM_CHECK_KERNELS": "says how a kernel in C is called, and is asked when a recipe becomes a program",
 }
-"""The same of the settings that the compiler's sources read. Any other one that they read is in all keys (`key=True` in
-`settings`)."""
-
-
-def names(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass that are in keys, in their order."""
-    return _names(kind)
+"""The same of the settings that the compiler's sources read."""
 
 
 @functools.cache
-def _names(kind: Any) -> tuple[str, ...]:
+def names(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that are in keys, in their order."""
     return tuple(f.name for f in fields(kind) if f.name not in LEFT_OUT.get(kind, ()))
 
 

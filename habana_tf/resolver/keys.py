@@ -1,7 +1,7 @@
 """Makes the keys of recipes: everything that a recipe depends on, as named parts.
 
 A cluster of several ops is keyed by its content and what it met; a program by its text. In either key are the version
-of the compiler, what this CPU can do, and the settings that change code. How products of bf16 are computed is in the
+of the compiler, what this CPU can do, and whether indices are checked. How products of bf16 are computed is in the
 keys of what has bf16 only: to know it may take a measurement, for which other programs should not wait. What the
 compiler is given and no key has stands in `key_text.LEFT_OUT`, with the reason. The lowerings that made a program of a
 cluster are a front end's: it puts their version into what its clusters compute (`Cluster.computed`).
@@ -33,7 +33,7 @@ def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) ->
     """The key of these parts, of the compiler, the CPU and the settings. bf16: whether there is any in it."""
     return Key.of(
         [
-            *parts, ("compiler", compiler_version()), *target_parts(goal, bf16), *settings.key_parts(),
+            *parts, ("compiler", compiler_version()), *target_parts(goal, bf16),
             ("indices checked", settings.HABANA_SIM_CHECK_INDICES.get() != "off"),
         ]
     )  # fmt: skip

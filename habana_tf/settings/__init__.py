@@ -5,15 +5,13 @@ environment at that moment, checks the text and returns a typed value; nothing i
 is remembered.
 
 Why: scripts written for Gaudi set variables before or after `load_habana_module()`, in any order, so a value
-must be read where it is used. And a recipe must not be reused under a setting that would have changed it, so a
-variable may be part of the recipe key.
+must be read where it is used.
 
 Invariants:
 - an unset or empty variable means its default; aliases are other names, tried in order after the name itself;
 - a value that is not allowed raises `SettingError`, which names the variable and what is allowed;
-- `key=True` puts the value into every recipe key. A variable that only decides *which* graph is compiled need not be
-  there, because the cluster itself is in the key. Variables that the compiler reads but that are in no key are listed
-  with the reason in `resolver.key_text`; a test fails for any other.
+- no variable is in a recipe's key by itself: what it decides is, as the cluster or the target that is compiled for.
+  Those that the compiler reads are listed with the reason in `resolver.key_text`; a test fails for any other.
 """
 
 from __future__ import annotations
@@ -31,22 +29,10 @@ def declared() -> tuple[Setting[object], ...]:
     return tuple(value for file in (machine, program) for value in vars(file).values() if isinstance(value, Setting))
 
 
-def key_parts() -> tuple[tuple[str, str], ...]:
-    """(name, value) of every setting in the recipe key, in their order."""
-    return tuple((setting.name, shown(setting.get())) for setting in declared() if setting.key)
-
-
-def excluded() -> tuple[str, ...]:
-    """Names of the settings that are not in the recipe key."""
-    return tuple(setting.name for setting in declared() if not setting.key)
-
-
 __all__ = [
     "Setting",
     "SettingError",
     "declared",
-    "excluded",
-    "key_parts",
     "shown",
     *(setting.name for setting in declared()),
 ]

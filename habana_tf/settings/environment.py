@@ -34,16 +34,16 @@ class ValueKind(Generic[T_co]):
 
 
 class Setting(Generic[T]):
-    """One environment variable: name, default, kind and meaning. key: whether the value is in every recipe's key.
+    """One environment variable: name, default, kind and meaning.
     aliases: other names, tried in order after it; part: which entry of the first of them, a list with commas, it is."""
 
     def __init__(
-        self, name: str, default: T, kind: ValueKind[T], meaning: str, key: bool = False,
+        self, name: str, default: T, kind: ValueKind[T], meaning: str,
         aliases: tuple[str, ...] = (), part: int | None = None,
     ) -> None:  # fmt: skip
         self.name, self.default, self.meaning = name, default, meaning
         self.parse, self.allowed = kind.parse, kind.allowed
-        self.key, self.aliases, self.part = key, aliases, part
+        self.aliases, self.part = aliases, part
 
     def source(self) -> str | None:
         """The name under which the environment sets this variable now, or None when the default holds."""

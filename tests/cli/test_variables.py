@@ -18,7 +18,6 @@ def test_every_variable_is_there(run: Callable[..., Any]) -> None:
         assert setting.name in result.out
     rows = json.loads(run("settings", "--json").out)
     assert [row["name"] for row in rows] == [setting.name for setting in settings.declared()]
-    assert {row["name"] for row in rows if row["in_recipe_key"]} == {name for name, _ in settings.key_parts()}
 
 
 def test_values_and_where_they_come_from(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

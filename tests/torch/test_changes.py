@@ -12,6 +12,7 @@ import pytest
 
 import habana_tf
 from tests.child import python
+from tests.host_changes.targets import missing
 from tests.torch.child import HAS_TORCH, needs_torch
 
 if HAS_TORCH:
@@ -110,7 +111,7 @@ def test_names_are_different_and_each_has_a_reason() -> None:
 def test_every_target_is_there() -> None:
     """In the PyTorch and the Lightning at hand."""
     has = {name: importlib.util.find_spec(name) is not None for name in ("lightning", "pytorch_lightning")}
-    found = change.missing(group for group in changes.ALL if group.only != "newer releases")
+    found = missing(group for group in changes.ALL if group.only != "newer releases")
     assert not [target for target in found if has.get(target.split(".")[0], True)]
 
 

@@ -158,14 +158,13 @@ def _modules(entry: Entry) -> list[str]:
 
 def _program(entry: Entry) -> Any:
     """What was lowered, lowered again. Raises CommandError when this compiler, host or lowering is another one."""
-    from habana_tf import settings
     from habana_tf.cli.recipes import clusters
     from habana_tf.hardware.cpu import BF16_PART, target
     from habana_tf.resolver.keys import compiler_version, program_key, target_parts
     from habana_tf.resolver.provenance import Provenance
 
     parts = {part.name: part.value for part in entry.key.parts}
-    here = dict([("compiler", compiler_version()), *target_parts(target(), BF16_PART in parts), *settings.key_parts()])
+    here = dict([("compiler", compiler_version()), *target_parts(target(), BF16_PART in parts)])
     other = [name for name, value in here.items() if parts.get(name) != value]
     try:
         program = None if other else Provenance.of(entry.sections, clusters.reader(entry)).compiled_program(target())

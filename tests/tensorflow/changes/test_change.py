@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from habana_tf.host_changes.change import Change, ChangeError, Group, install, is_made, missing, undo
+from habana_tf.host_changes.change import Change, ChangeError, Group, install, is_made, undo
 from habana_tf.settings import SettingError
 from habana_tf.tensorflow import changes
 from tests.child import on_hpu, python
+from tests.host_changes.targets import missing
 from tests.versions import KERAS_3
 
 NAMES = {group.name for group in changes.ALL}
