@@ -61,6 +61,23 @@ class Term:
         """A scalar function of one operand."""
         return Term(self.b, self.b.map(fn, self.node))
 
+    def sigmoid(self) -> Term:
+        return self.map("sigmoid")
+
+    def tanh(self) -> Term:
+        return self.map("tanh")
+
+    def chunk(self, count: int, axis: int) -> list[Term]:
+        """`count` equal parts along an axis whose size is known."""
+        shape, starts = list(self.node.shape), [0] * self.node.rank
+        whole = shape[axis]
+        assert isinstance(whole, int)
+        shape[axis], made = whole // count, []
+        for k in range(count):
+            starts[axis] = k * (whole // count)
+            made.append(Term(self.b, self.b.slice(self.node, starts, shape)))
+        return made
+
     def max(self, other: Term | float) -> Term:
         return self._binary("max", other)
 

@@ -10,14 +10,16 @@ round, and walks forwards. Where elements are, the host says, so that other leng
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from habana_tf.torch.dispatch.recurrent import OneLayer, gru_of, layers, lstm_of, taken
+from habana_tf.torch.dispatch.recurrent import CELLS, OneLayer, States, layers, one_layer, states_of, taken
 
 
 @dataclass(frozen=True)
@@ -77,33 +79,18 @@ class Packed:
         return states[0].index_select(0, self.back[reverse]), [state.index_select(0, self.ends) for state in states]
 
 
-def lstm(
-    x: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """`torch.lstm` of a packed sequence. batch_sizes: int64 of the CPU, how many sequences have each step."""
-    h0, c0 = hx
-    options = (has_biases, num_layers, dropout, train, bidirectional)
-    packed = Packed.of(lstm_of(h0, c0), x, batch_sizes, h0)
-    if packed is None or h0.shape != c0.shape or not taken(x[None], params, *options[:2], bidirectional):
-        made: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.lstm.data.decompose(x, batch_sizes, hx, params, *options)
-        return made
-    y, (hidden, cells) = layers(packed, x, params, *options, False)
-    return y, hidden.to(h0.dtype), cells
-
-
-def gru(
-    x: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`torch.gru` of a packed sequence, as `lstm`."""
-    options = (has_biases, num_layers, dropout, train, bidirectional)
-    packed = Packed.of(gru_of(hx), x, batch_sizes, hx)
-    if packed is None or not taken(x[None], params, *options[:2], bidirectional):
-        made: tuple[Tensor, Tensor] = torch.ops.aten.gru.data.decompose(x, batch_sizes, hx, params, *options)
-        return made
-    y, (hidden,) = layers(packed, x, params, *options, False)
-    return y, hidden.to(hx.dtype)
+def packed(
+    name: str, x: Tensor, batch_sizes: Tensor, hx: Tensor | States, params: Sequence[Tensor], *options: Any
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """`torch.lstm` or `torch.gru` of a packed sequence. batch_sizes: int64 of the CPU, how many sequences have each
+    step."""
+    states = states_of(hx)
+    through = Packed.of(one_layer(name, states), x, batch_sizes, states[0])
+    if through is None or not taken(x[None], states, params, *options):
+        overload = getattr(torch.ops.aten, name).data
+        decomposed: tuple[Tensor, ...] = overload.decompose(x, batch_sizes, hx, params, *options)
+        return decomposed
+    return layers(through, states, x, params, *options)
 
 
 def pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
@@ -148,8 +135,8 @@ def register() -> torch.library.Library:
     """Gives the device LSTM and GRU of packed sequences, and what packs and pads them."""
     aten = torch.library.Library("aten", "IMPL")
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
-        aten.impl("lstm.data", lstm, key)
-        aten.impl("gru.data", gru, key)
+        for name in CELLS:
+            aten.impl(f"{name}.data", functools.partial(packed, name), key)
         aten.impl("_pack_padded_sequence", pack, key)
         aten.impl("_pad_packed_sequence", pad, key)
     return aten

@@ -5,17 +5,18 @@ with the input are one for all steps, as in `torch.nn.functional.linear`, and wh
 program has as one primitive. The gradient of the recurrent weights is one product again:
 
     gates[T, B, 4H] = x W_ih' + b_ih + b_hh
-    lstm_layer(gates, W_hh, h0, c0)    -> h[T, B, H], c[T, B, H], activated gates[T, B, 4H]
-    lstm_layer_backward(dh, dc, ...)   -> gradients of gates, h0 and c0
+    lstm_layer(gates, W_hh, None, h0, c0)   -> h[T, B, H], c[T, B, H], activated gates[T, B, 4H]
+    lstm_layer_backward(dh, dc, ...)        -> gradients of gates, h0 and c0
     dW_hh = sum over T, B of dgates' h of the step before
 
-A GRU has three gates, no c, and keeps what h adds to its new gate apart from the input's part.
+A GRU has three gates, no c, and keeps what h adds to its new gate apart from the input's part: its loop adds b_hh.
 
 Sequences of different lengths are in `packed_sequences`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,16 +24,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from habana_tf.formulas import recurrent
+
 NAMESPACE = "habana_tf"
+States = Sequence[Tensor]
+"""h, and of an LSTM c: of all layers and directions, or of one."""
+CELLS: dict[str, recurrent.Cell] = {"lstm": recurrent.lstm, "gru": recurrent.gru}
 Source = Sequence[Tensor | None]
 """What the gates from a layer's input are made of: the input, its weight and its bias."""
-OneLayer = Callable[[Tensor, Sequence[Tensor], int, bool], tuple[Tensor, ...]]
-"""Gives the states of all steps, h first, of layer and direction number k; of its input, its weights, k, and whether it
-walks backwards."""
+OneLayer = Callable[[Tensor, Sequence[Tensor], int, bool], States]
+"""Gives the states of all steps of layer and direction number k: from its input, its weights, k, and whether it walks
+backwards."""
 Through = Callable[[Tensor, Sequence[Tensor], int, bool], tuple[Tensor, list[Tensor]]]
 """Leads sequences through such a layer: gives h of all steps, and each state as it is in the end."""
 _SCHEMAS = (
-    "lstm_layer(Tensor gates, Tensor weight, Tensor hx, Tensor cx, bool reverse) -> (Tensor, Tensor, Tensor)",
+    "lstm_layer(Tensor gates, Tensor weight, Tensor? bias, Tensor hx, Tensor cx, bool reverse) "
+    "-> (Tensor, Tensor, Tensor)",
     "lstm_layer_backward(Tensor? grad_output, Tensor? grad_cells, Tensor weight, Tensor cx, Tensor cells, "
     "Tensor activated, bool reverse) -> (Tensor, Tensor, Tensor)",
     "gru_layer(Tensor gates, Tensor weight, Tensor? bias, Tensor hx, bool reverse) -> (Tensor, Tensor)",
@@ -41,71 +48,86 @@ _SCHEMAS = (
 )
 
 
-def define() -> torch.library.Library:
-    """Makes the ops known to PyTorch, with their shapes and what the CPU computes."""
-    library = torch.library.Library(NAMESPACE, "DEF")
-    for schema in _SCHEMAS:
-        library.define(schema)
-    for name, (shapes, steps) in _OPS.items():
-        library.impl(name, shapes, "Meta")
-        library.impl(name, steps, "CPU")
-    return library
+# -- shapes, and what the CPU computes --------------------------------------------------------------------------
 
 
-def _shapes(gates: Tensor, weight: Tensor, hx: Tensor, cx: Tensor, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
-    shape = (*gates.shape[:2], weight.shape[1])
-    return gates.new_empty(shape), cx.new_empty(shape), gates.new_empty(gates.shape)
+def _shapes(gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, *cx_and_reverse: Any) -> States:
+    shape, *cx = (*gates.shape[:2], weight.shape[1]), *cx_and_reverse[:-1]
+    kept = gates.shape if cx else (*shape[:2], (recurrent.GRU_GATES + 1) * shape[2])
+    return gates.new_empty(shape), *(c.new_empty(shape) for c in cx), gates.new_empty(kept)
 
 
-def _backward_shapes(
-    grad_output: Tensor | None, grad_cells: Tensor | None, weight: Tensor, cx: Tensor, cells: Tensor, activated: Tensor,
+def _lstm_gradient_shapes(dy: Any, dcells: Any, weight: Tensor, cx: Tensor, cells: Any, kept: Tensor, _: Any) -> States:
+    return torch.empty_like(kept), kept.new_empty(cx.shape), torch.empty_like(cx)
+
+
+def _gru_gradient_shapes(dy: Any, weight: Tensor, before: Tensor, kept: Tensor, reverse: bool) -> States:
+    shape = (*before.shape[:2], weight.shape[0])
+    return kept.new_empty(shape), kept.new_empty(shape), kept.new_empty(before.shape[1:])
+
+
+def _in_order(count: int, reverse: bool) -> Sequence[int]:
+    return range(count)[::-1] if reverse else range(count)
+
+
+def _stacked(steps: dict[int, States]) -> list[Tensor]:
+    """What each step has, of all steps."""
+    return [torch.stack(each) for each in zip(*(steps[t] for t in sorted(steps)), strict=True)]
+
+
+def _steps(
+    cell: recurrent.Cell, gates: Tensor, weight: Tensor, bias: Tensor | None, *states_and_reverse: Any
+) -> list[Tensor]:  # fmt: skip
+    """A layer step by step, for types that no program computes with, and of ops that PyTorch can transform."""
+    *states, reverse = states_and_reverse
+    made: dict[int, States] = {}
+    for t in _in_order(len(gates), reverse):
+        *new, kept = cell(gates[t], functional.linear(states[0], weight, bias), states[-1])
+        states = [n.to(old.dtype) for n, old in zip(new, states, strict=True)]
+        made[t] = *states, torch.cat(kept, -1)
+    return _stacked(made)
+
+
+def _lstm_gradient(
+    dy: Tensor | None, dcells: Tensor | None, weight: Tensor, cx: Tensor, cells: Tensor, activated: Tensor,
     reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    shape = cx.shape
-    return activated.new_empty(activated.shape), activated.new_empty(shape), cx.new_empty(shape)
-
-
-def _steps(gates: Tensor, weight: Tensor, hx: Tensor, cx: Tensor, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The layer on the CPU, for types that no program computes with."""
-    h, c = hx.to(gates.dtype), cx
-    made: list[Any] = [None] * len(gates)
-    for t in reversed(range(len(gates))) if reverse else range(len(gates)):
-        parts = (gates[t] + h @ weight.t().to(gates.dtype)).chunk(4, -1)
-        enter, forget, leave = (parts[k].sigmoid() for k in (0, 1, 3))
-        cell = parts[2].tanh()
-        c = (forget * c + enter * cell).to(cx.dtype)
-        h = (leave * c.tanh()).to(gates.dtype)
-        made[t] = h, c, torch.cat([enter, forget, cell, leave], -1)
-    first, second, third = (torch.stack(x) for x in zip(*made, strict=True))
-    return first, second, third
-
-
-def _backward_steps(
-    grad_output: Tensor | None, grad_cells: Tensor | None, weight: Tensor, cx: Tensor, cells: Tensor, activated: Tensor,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> States:  # fmt: skip
     """The gradient on the CPU."""
     dh, dc = torch.zeros_like(cx, dtype=activated.dtype), torch.zeros_like(cx)
-    before = _before(cells, cx, reverse)
-    made: list[Any] = [None] * len(cells)
-    for t in range(len(cells)) if reverse else reversed(range(len(cells))):
-        enter, forget, cell, leave = activated[t].chunk(4, -1)
-        out = cells[t].tanh()
-        dh = dh if grad_output is None else dh + grad_output[t]
-        inner = dh * leave * (1 - out * out) + (dc if grad_cells is None else dc + grad_cells[t])
-        parts = [
-            inner * cell * enter * (1 - enter), inner * before[t] * forget * (1 - forget),
-            inner * enter * (1 - cell * cell), dh * out * leave * (1 - leave),
-        ]  # fmt: skip
-        made[t] = torch.cat(parts, -1).to(activated.dtype)
-        dh, dc = made[t] @ weight.to(activated.dtype), (inner * forget).to(cx.dtype)
-    return torch.stack(made), dh, dc
+    before, made = _before(cells, cx, reverse), {}  # type: Tensor, dict[int, States]
+    for t in _in_order(len(cells), not reverse):
+        dh, dc = (grad if more is None else grad + more[t] for grad, more in ((dh, dy), (dc, dcells)))
+        parts, dc = recurrent.lstm_gradient(dh, dc, before[t], cells[t], activated[t].chunk(recurrent.LSTM_GATES, 1))
+        made[t] = (torch.cat(parts, -1).to(activated.dtype),)
+        dh, dc = made[t][0] @ weight, dc.to(cx.dtype)
+    return *_stacked(made), dh, dc
+
+
+def _gru_gradient(dy: Tensor, weight: Tensor, before: Tensor, kept: Tensor, reverse: bool) -> States:
+    """The gradient on the CPU."""
+    dh, made = torch.zeros_like(before[0]), {}  # type: Tensor, dict[int, States]
+    for t in _in_order(len(before), not reverse):
+        *parts, rest = recurrent.gru_gradient(dh + dy[t], before[t], kept[t].chunk(recurrent.GRU_GATES + 1, 1))
+        made[t] = [torch.cat(each, -1) for each in parts]
+        dh = made[t][1] @ weight + rest
+    return *_stacked(made), dh
 
 
 def _before(values: Tensor, first: Tensor, reverse: bool) -> Tensor:
     """[T, ...] what a value was one step before."""
     first = first[None].to(values.dtype)
     return torch.cat([values[1:], first] if reverse else [first, values[:-1]])
+
+
+_OPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "lstm_layer": (_shapes, functools.partial(_steps, recurrent.lstm)),
+    "lstm_layer_backward": (_lstm_gradient_shapes, _lstm_gradient),
+    "gru_layer": (_shapes, functools.partial(_steps, recurrent.gru)),
+    "gru_layer_backward": (_gru_gradient_shapes, _gru_gradient),
+}
+
+
+# -- a layer and its gradient -----------------------------------------------------------------------------------
 
 
 def _step_by_step(*grads: Tensor | None) -> bool:
@@ -120,7 +142,7 @@ def _step_by_step(*grads: Tensor | None) -> bool:
 
 
 def _differentiable(
-    steps: Callable[..., Any], source: Source, operands: Sequence[Any], reverse: bool, grads: Sequence[Tensor | None]
+    cell: recurrent.Cell, source: Source, operands: Sequence[Any], reverse: bool, grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """Gradients of the gates and of a layer's other operands that can be differentiated again: those of its steps, one
     after the other. The gates are made anew of what they came from, so that nobody keeps them for this."""
@@ -128,7 +150,7 @@ def _differentiable(
     with torch.enable_grad():
         gates = functional.linear(*(None if t is None else t.to(operands[0].dtype) for t in source))
         of = [gates, *(None if t is None else t.view_as(t) for t in operands)]  # hx may depend on weight
-        made = [(y, grad) for y, grad in zip(steps(*of, reverse), grads, strict=False) if grad is not None]
+        made = [(y, grad) for y, grad in zip(_steps(cell, *of, reverse), grads, strict=False) if grad is not None]
     wanted = [k for k, t in enumerate(of) if t is not None and t.requires_grad]
     found = torch.autograd.grad(
         [y for y, _ in made], [of[k] for k in wanted], [grad for _, grad in made], create_graph=again, allow_unused=True
@@ -137,178 +159,97 @@ def _differentiable(
 
 
 class _Layer(torch.autograd.Function):
-    """One layer in one direction, given the gates from its input, and what these came from."""
+    """A layer in one direction, given what its gates came from, the gates, recurrent weight and bias, and states."""
 
     @staticmethod
-    def forward(
-        ctx: Any, gates: Tensor, weight: Tensor, hx: Tensor, cx: Tensor, reverse: bool, *source: Tensor | None
-    ) -> Any:
-        output, cells, activated = torch.ops.habana_tf.lstm_layer(gates, weight, hx, cx, reverse)
-        ctx.save_for_backward(weight, hx, cx, output, cells, activated, *source)
-        ctx.reverse = reverse
+    def forward(ctx: Any, name: str, reverse: bool, *given: Any) -> Any:
+        ctx.name, ctx.reverse = name, reverse
+        made = getattr(torch.ops.habana_tf, f"{name}_layer")(*given[3:], reverse)
+        ctx.save_for_backward(*given[:3], *given[4:], *made)
         ctx.set_materialize_grads(False)
-        return output, cells
+        return tuple(made[:-1])
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor | None, grad_cells: Tensor | None) -> Any:
-        weight, hx, cx, output, cells, activated, *source = ctx.saved_tensors
-        if grad_output is None and grad_cells is None:
-            return (None,) * 8
-        if torch.is_grad_enabled() or _step_by_step(grad_output, grad_cells):
-            grads = _differentiable(_steps, source, (weight, hx, cx), ctx.reverse, (grad_output, grad_cells))
-            return *grads, None, None, None, None
-        op = torch.ops.habana_tf.lstm_layer_backward
-        dgates, dh, dc = op(grad_output, grad_cells, weight, cx, cells, activated, ctx.reverse)
-        dweight = None
-        if ctx.needs_input_grad[1]:
-            before = _before(output, hx, ctx.reverse)
-            dweight = dgates.flatten(0, 1).t() @ before.flatten(0, 1)
-        return dgates, dweight, dh.to(hx.dtype), dc, None, None, None, None
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        source, (weight, bias, *states) = ctx.saved_tensors[:3], ctx.saved_tensors[3 : 5 + len(grads)]
+        output, *cells, kept = ctx.saved_tensors[5 + len(grads) :]
+        if all(grad is None for grad in grads):
+            return (None,) * (8 + len(grads))
+        if torch.is_grad_enabled() or _step_by_step(*grads):
+            operands = weight, bias, *states
+            return (None,) * 5 + tuple(_differentiable(CELLS[ctx.name], source, operands, ctx.reverse, grads))
+        before = _before(output, states[0], ctx.reverse)
+        if cells:
+            op = torch.ops.habana_tf.lstm_layer_backward
+            of_input, dh, *dc = op(*grads, weight, states[1], cells[0], kept, ctx.reverse)
+            of_hidden, dh = of_input, dh.to(states[0].dtype)
+        else:
+            op = torch.ops.habana_tf.gru_layer_backward
+            of_input, of_hidden, dh, *dc = op(grads[0].contiguous(), weight, before, kept, ctx.reverse)
+        dweight = of_hidden.flatten(0, 1).t() @ before.flatten(0, 1) if ctx.needs_input_grad[6] else None
+        dbias = of_hidden.sum((0, 1)) if ctx.needs_input_grad[7] else None
+        return *(None,) * 5, of_input, dweight, dbias, dh, *dc
 
 
-def _gru_shapes(gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
-    size = weight.shape[1]
-    return gates.new_empty((*gates.shape[:2], size)), gates.new_empty((*gates.shape[:2], 4 * size))
+# -- several layers ---------------------------------------------------------------------------------------------
 
 
-def _gru_backward_shapes(
-    grad_output: Tensor, weight: Tensor, before: Tensor, kept: Tensor, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    shape = (*before.shape[:2], weight.shape[0])
-    return kept.new_empty(shape), kept.new_empty(shape), kept.new_empty(before.shape[1:])
+def one_layer(name: str, states: States) -> OneLayer:
+    """Under autocast the gates, and with them h, come in the type of products."""
 
-
-def _gru_steps(gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
-    """The layer on the CPU."""
-    h, made = hx, [None] * len(gates)  # type: tuple[Tensor, list[Any]]
-    for t in reversed(range(len(gates))) if reverse else range(len(gates)):
-        (xr, xz, xn), (hr, hz, hn) = (x.chunk(3, -1) for x in (gates[t], functional.linear(h, weight, bias)))
-        r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
-        n = (xn + r * hn).tanh()
-        h = n + z * (h - n)
-        made[t] = h, torch.cat([r, z, n, hn], -1)
-    first, second = (torch.stack(x) for x in zip(*made, strict=True))
-    return first, second
-
-
-def _gru_backward_steps(
-    grad_output: Tensor, weight: Tensor, before: Tensor, kept: Tensor, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient on the CPU."""
-    dh = torch.zeros_like(before[0])
-    made: list[Any] = [None] * len(before)
-    for t in range(len(before)) if reverse else reversed(range(len(before))):
-        r, z, n, hn = kept[t].chunk(4, -1)
-        dh = dh + grad_output[t]
-        inner = dh * (1 - z) * (1 - n * n)
-        parts = [inner * hn * r * (1 - r), dh * (before[t] - n) * z * (1 - z)]
-        made[t] = torch.cat([*parts, inner], -1), torch.cat([*parts, inner * r], -1)
-        dh = made[t][1] @ weight + dh * z
-    first, second = (torch.stack(x) for x in zip(*made, strict=True))
-    return first, second, dh
-
-
-_OPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "lstm_layer": (_shapes, _steps),
-    "lstm_layer_backward": (_backward_shapes, _backward_steps),
-    "gru_layer": (_gru_shapes, _gru_steps),
-    "gru_layer_backward": (_gru_backward_shapes, _gru_backward_steps),
-}
-
-
-class _GruLayer(torch.autograd.Function):
-    """As `_Layer`, of a GRU."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor | None, hx: Tensor, reverse: bool, *source: Tensor | None
-    ) -> Any:
-        output, kept = torch.ops.habana_tf.gru_layer(gates, weight, bias, hx, reverse)
-        ctx.save_for_backward(weight, bias, hx, output, kept, *source)
-        ctx.reverse = reverse
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Any:
-        weight, bias, hx, output, kept, *source = ctx.saved_tensors
-        if torch.is_grad_enabled() or _step_by_step(grad_output):
-            grads = _differentiable(_gru_steps, source, (weight, bias, hx), ctx.reverse, (grad_output,))
-            return *grads, None, None, None, None
-        before = _before(output, hx, ctx.reverse)
-        op = torch.ops.habana_tf.gru_layer_backward
-        of_input, of_hidden, dh = op(grad_output.contiguous(), weight, before, kept, ctx.reverse)
-        dweight = of_hidden.flatten(0, 1).t() @ before.flatten(0, 1) if ctx.needs_input_grad[1] else None
-        dbias = of_hidden.sum((0, 1)) if ctx.needs_input_grad[2] else None
-        return of_input, dweight, dbias, dh, None, None, None, None
-
-
-def lstm(
-    x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float,
-    train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """`torch.lstm` of a batch of equally long sequences."""
-    h0, c0 = hx
-    options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    if h0.shape != c0.shape or not taken(x, params, *options[:2], bidirectional):
-        made: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.lstm.input.decompose(x, hx, params, *options)
-        return made
-
-    y, (hidden, cells) = layers(_Equal(lstm_of(h0, c0)), x, params, *options)
-    return y, hidden.to(h0.dtype), cells
-
-
-def lstm_of(h0: Tensor, c0: Tensor) -> OneLayer:
-    return lambda y, weights, k, reverse: _layer(y, weights, h0[k], c0[k], reverse)
-
-
-def gru(
-    x: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool,
-    bidirectional: bool, batch_first: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`torch.gru` of a batch of equally long sequences."""
-    options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    if not taken(x, params, *options[:2], bidirectional):
-        made: tuple[Tensor, Tensor] = torch.ops.aten.gru.input.decompose(x, hx, params, *options)
-        return made
-
-    y, (hidden,) = layers(_Equal(gru_of(hx)), x, params, *options)
-    return y, hidden.to(hx.dtype)
-
-
-def gru_of(hx: Tensor) -> OneLayer:
-    def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, ...]:
+    def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> States:
         of_input, of_hidden, *biases = weights
-        source = y, of_input, biases[0] if biases else None
+        first, bias = biases or (None, None)
+        if biases and name == "lstm":
+            first, bias = biases[0] + biases[1], None
+        source = y, of_input, first
         gates = functional.linear(*source)
-        bias = biases[1].to(gates.dtype) if biases else None
-        operands = gates, of_hidden.to(gates.dtype), bias, hx[k].to(gates.dtype), reverse
-        return (_gru_steps(*operands)[0] if _step_by_step() else _GruLayer.apply(*operands, *source),)
+        h, *cell = (state[k] for state in states)
+        recurrent_ones = [None if t is None else t.to(gates.dtype) for t in (of_hidden, bias, h)]
+        if _step_by_step():
+            return _steps(CELLS[name], gates, *recurrent_ones, *cell, reverse)[:-1]
+        made: States = _Layer.apply(name, reverse, *source, gates, *recurrent_ones, *cell)
+        return made
 
     return layer
 
 
-class _Equal:
-    """How sequences of one length go through a layer."""
-
-    def __init__(self, layer: OneLayer) -> None:
-        self.layer = layer
-
-    def __call__(self, y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, list[Tensor]]:
-        """h of all steps, and each state as it is in the end."""
-        states = self.layer(y, weights, k, reverse)
-        return states[0], [state[0 if reverse else -1] for state in states]
+def states_of(hx: Tensor | States) -> States:
+    """What `torch.gru` or `torch.lstm` is given: h alone, or h and c."""
+    return [hx] if isinstance(hx, Tensor) else hx
 
 
-def taken(x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, bidirectional: bool) -> bool:
+def equally_long(
+    name: str, x: Tensor, hx: Tensor | States, params: Sequence[Tensor], *options: Any
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """`torch.lstm` or `torch.gru` of a batch of equally long sequences. options: as in `layers`."""
+    states = states_of(hx)
+    if not taken(x, states, params, *options):
+        decomposed: tuple[Tensor, ...] = getattr(torch.ops.aten, name).input.decompose(x, hx, params, *options)
+        return decomposed
+    layer = one_layer(name, states)
+
+    def through(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+        made = layer(y, weights, k, reverse)
+        return made[0], [state[0 if reverse else -1] for state in made]
+
+    return layers(through, states, x, params, *options)
+
+
+def taken(
+    x: Tensor, states: States, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float,
+    train: bool, bidirectional: bool, batch_first: bool = False,
+) -> bool:  # fmt: skip
     """Whether a call is for layers as they are here: with a batch, and without projections."""
-    each = (2 if bidirectional else 1) * (4 if has_biases else 2)
-    return x.dim() == 3 and x.numel() > 0 and len(params) == num_layers * each
+    count = num_layers * (2 if bidirectional else 1) * (4 if has_biases else 2)
+    alike = all(state.shape == states[0].shape for state in states)
+    return alike and x.dim() == 3 and x.numel() > 0 and len(params) == count
 
 
 def layers(
-    through: Through, x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float,
-    train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    through: Through, states: States, x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool = False,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """The last layer's h of all steps, and of each state what all layers and directions end with."""
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     y = x.transpose(0, 1) if batch_first else x
@@ -323,25 +264,21 @@ def layers(
         y = torch.cat(outputs, -1) if bidirectional else outputs[0]
         if dropout and train and number + 1 < num_layers:
             y = functional.dropout(y, dropout, True)
-    return y.transpose(0, 1) if batch_first else y, [torch.stack(states) for states in zip(*last, strict=True)]
-
-
-def _layer(x: Tensor, weights: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
-    """h and c of all steps. Under autocast the gates, and with them h, come in the type of products."""
-    source = x, weights[0], weights[2] + weights[3] if len(weights) > 2 else None
-    gates = functional.linear(*source)
-    operands = gates, weights[1].to(gates.dtype), hx.to(gates.dtype), cx, reverse
-    made: tuple[Tensor, Tensor] = _steps(*operands)[:2] if _step_by_step() else _Layer.apply(*operands, *source)
-    return made
+    hidden, *cells = (torch.stack(ends) for ends in zip(*last, strict=True))
+    return y.transpose(0, 1) if batch_first else y, hidden.to(states[0].dtype), *cells
 
 
 def register(recorded: Callable[[str], Callable[..., Any]]) -> list[torch.library.Library]:
-    """Gives the device its LSTM and GRU. recorded: what records calls of a row of the table."""
-    own = define()
-    for name in _OPS:
+    """Gives the device its LSTM and GRU, with shapes and what the CPU computes. recorded: what records calls of a row
+    of the table."""
+    own, aten = torch.library.Library(NAMESPACE, "DEF"), torch.library.Library("aten", "IMPL")
+    for schema in _SCHEMAS:
+        own.define(schema)
+    for name, (shapes, steps) in _OPS.items():
+        own.impl(name, shapes, "Meta")
+        own.impl(name, steps, "CPU")
         own.impl(name, recorded(f"{NAMESPACE}::{name}"), "PrivateUse1")
-    aten = torch.library.Library("aten", "IMPL")
-    for key in ("AutogradPrivateUse1", "PrivateUse1"):
-        aten.impl("lstm.input", lstm, key)
-        aten.impl("gru.input", gru, key)
+    for name in CELLS:
+        for key in ("AutogradPrivateUse1", "PrivateUse1"):
+            aten.impl(f"{name}.input", functools.partial(equally_long, name), key)
     return [own, aten]

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from habana_tf.formulas import recurrent
+
 NAMESPACE = "habana_tf::"
 
 
@@ -66,54 +68,35 @@ def _dropout(x: torch.Tensor, p: float, seed: int, offset: int) -> tuple[torch.T
 # -- cells ------------------------------------------------------------------------------------------------------
 
 
-def _summed(given: torch.Tensor, hidden: torch.Tensor, biases: Any) -> torch.Tensor:
-    for bias in biases:
-        given = given if bias is None else given + bias
-    return given + hidden
+def _gates(given: torch.Tensor, hidden: torch.Tensor, *biases: torch.Tensor | None) -> list[torch.Tensor]:
+    """Both parts of the gates, with their biases."""
+    return [g if bias is None else g + bias for g, bias in zip((given, hidden), biases or (None, None), strict=True)]
 
 
-def _lstm_cell(
-    given: torch.Tensor, hidden: torch.Tensor, cx: torch.Tensor, input_bias: Any = None, hidden_bias: Any = None
-) -> tuple[torch.Tensor, ...]:
-    gates = _summed(given, hidden, (input_bias, hidden_bias)).chunk(4, 1)
-    enter, forget, cell, leave = gates[0].sigmoid(), gates[1].sigmoid(), gates[2].tanh(), gates[3].sigmoid()
-    cy = forget * cx + enter * cell
-    return leave * cy.tanh(), cy, torch.cat([enter, forget, cell, leave], 1)
+def _lstm_cell(given: Any, hidden: Any, cx: Any, *biases: Any) -> tuple[Any, ...]:
+    *states, kept = recurrent.lstm(*_gates(given, hidden, *biases), cx)
+    return *states, torch.cat(kept, 1)
 
 
 def _lstm_cell_backward(
     grad_hy: Any, grad_cy: Any, cx: torch.Tensor, cy: torch.Tensor, workspace: torch.Tensor, has_bias: bool
 ) -> tuple[Any, ...]:
-    enter, forget, cell, leave = workspace.chunk(4, 1)
-    out = cy.tanh()
-    hidden = torch.zeros_like(cy) if grad_hy is None else grad_hy
-    inner = hidden * leave * (1 - out * out) + (0 if grad_cy is None else grad_cy)
-    parts = [
-        inner * cell * enter * (1 - enter), inner * cx * forget * (1 - forget), inner * enter * (1 - cell * cell),
-        hidden * out * leave * (1 - leave),
-    ]  # fmt: skip
+    grads = (0.0 if grad is None else grad for grad in (grad_hy, grad_cy))
+    parts, old = recurrent.lstm_gradient(*grads, cx, cy, workspace.chunk(recurrent.LSTM_GATES, 1))
     gates = torch.cat(parts, 1)
-    return gates, inner * forget, gates.sum(0) if has_bias else None
+    return gates, old, gates.sum(0) if has_bias else None
 
 
-def _gru_cell(
-    given: torch.Tensor, hidden: torch.Tensor, hx: torch.Tensor, input_bias: Any = None, hidden_bias: Any = None
-) -> tuple[torch.Tensor, ...]:
-    first = (given if input_bias is None else given + input_bias).chunk(3, 1)
-    second = (hidden if hidden_bias is None else hidden + hidden_bias).chunk(3, 1)
-    reset, enter = (first[0] + second[0]).sigmoid(), (first[1] + second[1]).sigmoid()
-    new = (first[2] + reset * second[2]).tanh()
-    return new + enter * (hx - new), torch.cat([reset, enter, new, hx, second[2]], 1)
+def _gru_cell(given: Any, hidden: Any, hx: Any, *biases: Any) -> tuple[Any, ...]:
+    hy, kept = recurrent.gru(*_gates(given, hidden, *biases), hx)
+    return hy, torch.cat([*kept[:3], hx, kept[3]], 1)
 
 
 def _gru_cell_backward(grad: torch.Tensor, workspace: torch.Tensor, has_bias: bool) -> tuple[Any, ...]:
-    reset, enter, new, old, inner = workspace.chunk(5, 1)
-    at_enter = grad * (old - new) * enter * (1 - enter)
-    at_new = grad * (1 - enter) * (1 - new * new)
-    at_reset = at_new * inner * reset * (1 - reset)
-    given, hidden = torch.cat([at_reset, at_enter, at_new], 1), torch.cat([at_reset, at_enter, at_new * reset], 1)
-    biases = (given.sum(0), hidden.sum(0)) if has_bias else (None, None)
-    return given, hidden, grad * enter, *biases
+    *kept, old, inner = workspace.chunk(recurrent.GRU_GATES + 2, 1)
+    *parts, rest = recurrent.gru_gradient(grad, old, [*kept, inner])
+    gates = [torch.cat(each, 1) for each in parts]
+    return *gates, rest, *(g.sum(0) if has_bias else None for g in gates)
 
 
 _CELL = "Tensor input_gates, Tensor hidden_gates, Tensor {}, Tensor? input_bias=None, Tensor? hidden_bias=None"

@@ -1,29 +1,25 @@
-"""LSTM: the cell, which PyTorch has in one piece for devices that are no CPU, and all steps of a layer (see
-`habana_tf.torch.dispatch.recurrent`)."""
+"""LSTM and GRU: the cells, which PyTorch has in one piece for devices that are no CPU, and all steps of a layer (see
+`habana_tf.torch.dispatch.recurrent`). What they compute is in `habana_tf.formulas.recurrent`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from habana_tf.formulas.term import Term
+from habana_tf.formulas import recurrent
+from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
-from habana_tf.ir.dtypes import DType
-from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
+from habana_tf.ir.primitives import Contraction, Loop, Node, Program
 from habana_tf.torch.memory.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call, overload
 
-_GATES = 4
-"""Input, forget, cell and output, side by side in the last axis."""
+
+def _joined(parts: Sequence[Term]) -> Node:
+    return parts[0].b.concat([part.node for part in parts], 1)
 
 
-def gate(b: Builder, gates: Term, k: int, count: int = _GATES) -> Term:
-    """One of the gates of [batch, count * size]."""
-    rows, width = gates.node.shape
-    assert isinstance(width, int)
-    size = width // count
-    return Term(b, b.slice(gates.node, (0, k * size), (rows, size)))
+def _with(c: Call, gates: Node, bias: Node | None) -> Term:
+    return c.term(gates) if bias is None else c.term(gates) + c.term(bias)
 
 
 @overload("_thnn_fused_lstm_cell", stock="habana_tf::lstm_cell", floats=True)
@@ -32,15 +28,9 @@ def lstm_cell(
     hidden_bias: Node | None = None,
 ) -> list[Node]:  # fmt: skip
     """The new hidden state, the new cell, and the gates after their functions."""
-    gates = c.term(input_gates) + c.term(hidden_gates)
-    for bias in (input_bias, hidden_bias):
-        if bias is not None:
-            gates = gates + c.term(bias)
-    functions = ("sigmoid", "sigmoid", "tanh", "sigmoid")
-    enter, forget, cell, leave = (gate(c.b, gates, k).map(fn) for k, fn in enumerate(functions))
-    cy = forget * c.term(cx) + enter * cell
-    workspace = c.b.concat([enter.node, forget.node, cell.node, leave.node], 1)
-    return [(leave * cy.map("tanh")).node, cy.node, workspace]
+    given, hidden = _with(c, input_gates, input_bias), _with(c, hidden_gates, hidden_bias)
+    hy, cy, kept = recurrent.lstm(given, hidden, c.term(cx))
+    return [hy.node, cy.node, _joined(kept)]
 
 
 @overload("_thnn_fused_lstm_cell_backward_impl", stock="habana_tf::lstm_cell_backward", floats=True)
@@ -48,105 +38,132 @@ def lstm_cell_backward(
     c: Call, grad_hy: Node | None, grad_cy: Node | None, cx: Node, cy: Node, workspace: Node, has_bias: bool
 ) -> Sequence[Node | None]:
     """Gradients of the gates, of the old cell, and of the bias."""
-    enter, forget, cell, leave = (gate(c.b, c.term(workspace), k) for k in range(_GATES))
-    out = c.term(cy).map("tanh")
-    zero = out * 0.0
-    hidden = zero if grad_hy is None else c.term(grad_hy)
-    inner = hidden * leave * (1.0 - out * out) + (zero if grad_cy is None else c.term(grad_cy))
-    parts = [
-        inner * cell * enter * (1.0 - enter),
-        inner * c.term(cx) * forget * (1.0 - forget),
-        inner * enter * (1.0 - cell * cell),
-        hidden * out * leave * (1.0 - leave),
-    ]
-    gates = c.b.concat([p.node for p in parts], 1)
-    return [gates, (inner * forget).node, c.b.reduce("sum", gates, [0]) if has_bias else None]
+    grads = (0.0 if grad is None else c.term(grad) for grad in (grad_hy, grad_cy))
+    kept = c.term(workspace).chunk(recurrent.LSTM_GATES, 1)
+    parts, old = recurrent.lstm_gradient(*grads, c.term(cx), c.term(cy), kept)
+    gates = _joined(parts)
+    return [gates, old.node, c.b.reduce("sum", gates, [0]) if has_bias else None]
+
+
+@overload("_thnn_fused_gru_cell", stock="habana_tf::gru_cell", floats=True)
+def gru_cell(
+    c: Call, input_gates: Node, hidden_gates: Node, hx: Node, input_bias: Node | None = None,
+    hidden_bias: Node | None = None,
+) -> list[Node]:  # fmt: skip
+    """The new hidden state; and the gates, the old state and the hidden part of the new gate for the gradient."""
+    given, hidden = _with(c, input_gates, input_bias), _with(c, hidden_gates, hidden_bias)
+    hy, kept = recurrent.gru(given, hidden, c.term(hx))
+    return [hy.node, _joined([*kept[:3], c.term(hx), kept[3]])]
+
+
+@overload("_thnn_fused_gru_cell_backward", stock="habana_tf::gru_cell_backward", floats=True)
+def gru_cell_backward(c: Call, grad_hy: Node, workspace: Node, has_bias: bool) -> Sequence[Node | None]:
+    """Gradients of the input's and the hidden state's gates, of the old state, and of both biases."""
+    *kept, old, inner = c.term(workspace).chunk(recurrent.GRU_GATES + 2, 1)
+    *gates, rest = recurrent.gru_gradient(c.term(grad_hy), old, [*kept, inner])
+    joined = [_joined(parts) for parts in gates]
+    return [*joined, rest.node, *(c.b.reduce("sum", g, [0]) if has_bias else None for g in joined)]
 
 
 # -- all steps of a layer ---------------------------------------------------------------------------------------
 
-
-def steps_of(x: Node, reverse: bool) -> tuple[Extent, Rows]:
-    """How many steps there are, and in which order they are walked."""
-    trips = x.shape[0]
-    return trips, (ext.add(trips, -1), -1) if reverse else (0, 1)
+Step = Callable[[Builder, list[Node], list[Node], list[Node]], tuple[Sequence[Node], Sequence[Node]]]
+"""Gives the new states and what is kept of a step, from the states, the step's rows, and what all steps share."""
 
 
-def loop_body(c: Call) -> SinkingBuilder:
-    """Makes what a loop of this op does in each step."""
+def _walk(
+    c: Call, reverse: bool, states: Sequence[Node], sliced: Sequence[Node], shared: Sequence[Node], step: Step
+) -> list[Node]:
+    """The last states and what is kept of all steps. sliced: what the first axis of which are the steps."""
+    trips = sliced[0].shape[0]
+    order = (ext.add(trips, -1), -1) if reverse else (0, 1)
     b = SinkingBuilder()
     b.origin = c.b.origin
-    return b
+    olds = [b.input(n.shape, n.dtype) for n in states]
+    rows = [b.input(n.shape[1:], n.dtype) for n in sliced]
+    new, kept = step(b, olds, rows, [b.input(n.shape, n.dtype) for n in shared])
+    loop = Loop(trips, Program(b.inputs, [*new, *kept]), len(states), (order,) * len(sliced), (order,) * len(kept))
+    return c.b.loop(loop, [*states, *sliced, *shared])
 
 
-_Labels = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+def _rounded(terms: Sequence[Term], like: Sequence[Node]) -> list[Node]:
+    """Terms in the types of others."""
+    return [term.done(n.dtype) for term, n in zip(terms, like, strict=True)]
 
 
-def step_product(b: Builder, x: Node, weight: Node, spec: _Labels, dtype: DType) -> Term:
-    """In the accumulator of the operands."""
-    labels = Contraction(*spec, dtype.accumulator)
-    return Term(b, b.cast(b.contract(b.cast(x, dtype), weight, labels), dtype.accumulator))
+def _product(b: Builder, x: Node, weight: Node, transposed: bool) -> Term:
+    """x W, or x W^T, in the accumulator of the operands."""
+    labels = ((0, 1), (2, 1), (0, 2)) if transposed else ((0, 2), (2, 1), (0, 1))
+    dtype = weight.dtype
+    return wrap(b, b.contract(b.cast(x, dtype), weight, Contraction(*labels, dtype.accumulator)))
+
+
+def _layer(
+    c: Call, cell: recurrent.Cell, gates: Node, weight: Node, bias: Node | None, states: Sequence[Node], reverse: bool
+) -> list[Node]:
+    """States of all steps, and what the gradient needs."""
+
+    def step(b: Builder, olds: list[Node], rows: list[Node], shared: list[Node]) -> tuple[list[Node], list[Node]]:
+        given, hidden = wrap(b, rows[0]), _product(b, olds[0], shared[0], True)
+        if bias is not None:
+            hidden = hidden + wrap(b, shared[1])
+        *states, kept = cell(given, hidden, wrap(b, olds[-1]))
+        new = _rounded(states, olds)
+        return new, [*new, b.cast(_joined(kept), gates.dtype)]
+
+    return _walk(c, reverse, states, [gates], [weight] if bias is None else [weight, bias], step)[len(states) :]
 
 
 @overload("habana_tf::lstm_layer", floats=True)
-def lstm_layer(c: Call, gates: Node, weight: Node, hx: Node, cx: Node, reverse: bool) -> list[Node]:
+def lstm_layer(
+    c: Call, gates: Node, weight: Node, bias: Node | None, hx: Node, cx: Node, reverse: bool
+) -> list[Node]:  # fmt: skip
     """See `habana_tf.torch.dispatch.recurrent`: h, c and the gates after their functions, of all steps."""
-    trips, rows = steps_of(gates, reverse)
-    b = loop_body(c)
-    h, cell = b.input(hx.shape, hx.dtype), b.input(cx.shape, cx.dtype)
-    row, w = b.input(gates.shape[1:], gates.dtype), b.input(weight.shape, weight.dtype)
-    wide = gates.dtype.accumulator
-    sums = Term(b, b.cast(row, wide)) + step_product(b, h, w, ((0, 1), (2, 1), (0, 2)), weight.dtype)
-    functions = ("sigmoid", "sigmoid", "tanh", "sigmoid")
-    enter, forget, new, leave = (gate(b, sums, k).map(fn) for k, fn in enumerate(functions))
-    next_cell = forget * Term(b, b.cast(cell, wide)) + enter * new
-    made_cell = b.cast(next_cell.node, cx.dtype)
-    made = b.cast((leave * next_cell.map("tanh")).node, gates.dtype)
-    activated = b.cast(b.concat([t.node for t in (enter, forget, new, leave)], 1), gates.dtype)
-    body = Program(b.inputs, [made, made_cell, made, made_cell, activated])
-    loop = Loop(trips, body, 2, (rows,), (rows,) * 3)
-    return c.b.loop(loop, [hx, cx, gates, weight])[2:]
+    return _layer(c, recurrent.lstm, gates, weight, bias, [hx, cx], reverse)
+
+
+@overload("habana_tf::gru_layer", floats=True)
+def gru_layer(c: Call, gates: Node, weight: Node, bias: Node | None, hx: Node, reverse: bool) -> list[Node]:
+    """See `torch.dispatch.recurrent`: h of all steps; reset, update and new gate, and what the new one has from h."""
+    return _layer(c, recurrent.gru, gates, weight, bias, [hx], reverse)
 
 
 @overload("habana_tf::lstm_layer_backward", floats=True)
 def lstm_layer_backward(
-    c: Call, dy: Node | None, dcells: Node | None, weight: Node, cx: Node, cells: Node, activated: Node, reverse: bool
+    c: Call, dy: Node | None, dcells: Node | None, weight: Node, cx: Node, cells: Node, kept: Node, reverse: bool
 ) -> list[Node]:
     """Gradients of the gates of all steps, and of the first h and c."""
-    trips, rows = steps_of(cells, not reverse)
     out = c.b
     first = out.reshape(out.cast(cx, cells.dtype), (1, *cx.shape))
-    rest = out.slice(cells, (int(reverse), 0, 0), (ext.add(trips, -1), *cx.shape))
+    rest = out.slice(cells, (int(reverse), 0, 0), (ext.add(cells.shape[0], -1), *cx.shape))
     before = out.concat([rest, first] if reverse else [first, rest], 0)
-    b = loop_body(c)
-    dh, dc = b.input(cx.shape, activated.dtype), b.input(cx.shape, cx.dtype)
+
+    def step(b: Builder, olds: list[Node], rows: list[Node], shared: list[Node]) -> tuple[list[Node], list[Node]]:
+        (dh, dc), (gates, cell, old, *grads) = ([wrap(b, n) for n in nodes] for nodes in (olds, rows))
+        if dy is not None:
+            dh = dh + grads[0]
+        if dcells is not None:
+            dc = dc + grads[-1]
+        parts, dc = recurrent.lstm_gradient(dh, dc, old, cell, gates.chunk(recurrent.LSTM_GATES, 1))
+        dgates = b.cast(_joined(parts), kept.dtype)
+        return _rounded([_product(b, dgates, shared[0], False), dc], olds), [dgates]
+
+    zeros = [out.const(0, n.dtype, cx.shape) for n in (kept, cx)]
     given = [n for n in (dy, dcells) if n is not None]
-    sliced = [activated, cells, before, *given]
-    gates, cell, old, *grads = (b.input(n.shape[1:], n.dtype) for n in sliced)
-    w = b.input(weight.shape, weight.dtype)
-    wide = activated.dtype.accumulator
+    dh, dc, dgates = _walk(c, not reverse, zeros, [kept, cells, before, *given], [weight], step)
+    return [dgates, dh, dc]
 
-    def term(n: Node) -> Term:
-        return Term(b, b.cast(n, wide))
 
-    hidden, inner = term(dh), term(dc)
-    if dy is not None:
-        hidden = hidden + term(grads[0])
-    if dcells is not None:
-        inner = inner + term(grads[-1])
-    enter, forget, new, leave = (gate(b, term(gates), k) for k in range(_GATES))
-    shown = term(cell).map("tanh")
-    inner = inner + hidden * leave * (1.0 - shown * shown)
-    parts = [
-        inner * new * enter * (1.0 - enter),
-        inner * term(old) * forget * (1.0 - forget),
-        inner * enter * (1.0 - new * new),
-        hidden * shown * leave * (1.0 - leave),
-    ]
-    dgates = b.cast(b.concat([p.node for p in parts], 1), activated.dtype)
-    left = step_product(b, dgates, w, ((0, 2), (2, 1), (0, 1)), weight.dtype)
-    outputs = [b.cast(left.node, activated.dtype), b.cast((inner * forget).node, cx.dtype), dgates]
-    loop = Loop(trips, Program(b.inputs, outputs), 2, (rows,) * len(sliced), (rows,))
-    zeros = [out.const(0, n.dtype, n.shape) for n in (dh, dc)]
-    made = out.loop(loop, [*zeros, *sliced, weight])
-    return [made[2], made[0], made[1]]
+@overload("habana_tf::gru_layer_backward", floats=True)
+def gru_layer_backward(c: Call, dy: Node, weight: Node, before: Node, kept: Node, reverse: bool) -> list[Node]:
+    """Gradients of the gates from the input and from h, of all steps, and of the first h. before: h one step before."""
+
+    def step(b: Builder, olds: list[Node], rows: list[Node], shared: list[Node]) -> tuple[list[Node], list[Node]]:
+        grad, old, gates = (wrap(b, n) for n in rows)
+        of_gates = gates.chunk(recurrent.GRU_GATES + 1, 1)
+        given, hidden, rest = recurrent.gru_gradient(wrap(b, olds[0]) + grad, old, of_gates)
+        made = [b.cast(_joined(parts), dy.dtype) for parts in (given, hidden)]
+        return _rounded([_product(b, made[1], shared[0], False) + rest], olds), made
+
+    dh, *gates = _walk(c, not reverse, [c.b.const(0, dy.dtype, dy.shape[1:])], [dy, before, kept], [weight], step)
+    return [*gates, dh]

@@ -10,7 +10,6 @@ from habana_tf.torch.ops import (
     creation,
     elementwise,
     functions,
-    gru,
     indexing,
     joining,
     losses,
@@ -28,7 +27,7 @@ from habana_tf.torch.ops import (
 from habana_tf.torch.ops.row import ROWS, Row
 
 FAMILIES = (
-    activations, averages, comparisons, convolutions, creation, elementwise, functions, gru, indexing, joining, losses,
+    activations, averages, comparisons, convolutions, creation, elementwise, functions, indexing, joining, losses,
     normalization, ordering, padding, pooling, products, random, recurrent, reductions, resizing, updates,
 )  # fmt: skip
 

@@ -1,0 +1,64 @@
+"""Cells of recurrent networks, forward and backward.
+
+A value is a `Term` or a tensor of a framework: both have Python's operators, `sigmoid`, `tanh` and `chunk`, so that one
+formula says what a program computes and what the CPU does. Gates lie side by side in the last axis, in PyTorch's and
+cuDNN's order. LSTM is Hochreiter's and Schmidhuber's with Gers' forget gate; GRU is Cho's, with the reset gate behind
+the product with h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Value = Any
+Cell = Callable[[Value, Value, Value], tuple[Any, ...]]
+"""The new states, and a list of what the gradient needs, from the gates' part of the input, that of h, and the last one
+of the old states."""
+LSTM_GATES = 4
+"""Input, forget, cell and output."""
+GRU_GATES = 3
+"""Reset, update and new gate."""
+
+
+def lstm(given: Value, hidden: Value, cell: Value) -> tuple[Value, Value, list[Value]]:
+    """The new h and cell, and the gates after their functions, from both parts of the gates and the old cell."""
+    parts = (given + hidden).chunk(LSTM_GATES, 1)
+    enter, forget, new, leave = parts[0].sigmoid(), parts[1].sigmoid(), parts[2].tanh(), parts[3].sigmoid()
+    cell = forget * cell + enter * new
+    return leave * cell.tanh(), cell, [enter, forget, new, leave]
+
+
+def lstm_gradient(
+    dh: Value, dcell: Value, before: Value, cell: Value, kept: Sequence[Value]
+) -> tuple[list[Value], Value]:
+    """Gradients of the gates and of the old cell. dh, dcell: of the results, 0.0 for none; before, cell: old and new
+    one; kept: the gates after their functions."""
+    enter, forget, new, leave = kept
+    shown = cell.tanh()
+    dcell = dcell + dh * leave * (1.0 - shown * shown)
+    gates = [
+        dcell * new * enter * (1.0 - enter),
+        dcell * before * forget * (1.0 - forget),
+        dcell * enter * (1.0 - new * new),
+        dh * shown * leave * (1.0 - leave),
+    ]
+    return gates, dcell * forget
+
+
+def gru(given: Value, hidden: Value, h: Value) -> tuple[Value, list[Value]]:
+    """The new h; and the gates with what the new gate has from h, from both parts of the gates and the old h."""
+    (xr, xz, xn), (hr, hz, hn) = (part.chunk(GRU_GATES, 1) for part in (given, hidden))
+    reset, update = (xr + hr).sigmoid(), (xz + hz).sigmoid()
+    new = (xn + reset * hn).tanh()
+    return new + update * (h - new), [reset, update, new, hn]
+
+
+def gru_gradient(dh: Value, before: Value, kept: Sequence[Value]) -> tuple[list[Value], list[Value], Value]:
+    """Gradients of the gates' part from the input, of that from h, and of the old h but through its gates. before: the
+    old h; kept: as `gru` gives it."""
+    reset, update, new, hn = kept
+    dnew = dh * (1.0 - update) * (1.0 - new * new)
+    dupdate = dh * (before - new) * update * (1.0 - update)
+    dreset = dnew * hn * reset * (1.0 - reset)
+    return [dreset, dupdate, dnew], [dreset, dupdate, dnew * reset], dh * update
