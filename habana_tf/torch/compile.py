@@ -29,8 +29,8 @@ from habana_tf.torch.loader import load
 from habana_tf.torch.memory.strides import hints, order_of_strides, ordered
 from habana_tf.torch.record import current, scopes
 from habana_tf.torch.record.compiled_steps import Kind
-from habana_tf.torch.record.stretches import Bound
-from habana_tf.torch.record.tree import Step
+from habana_tf.torch.record.stretches import BoundStretch
+from habana_tf.torch.record.tree import TreeNode
 
 log = logging.getLogger("habana_tf")
 
@@ -40,7 +40,7 @@ _OPTIONS = {"keep_input_mutations": True, "use_eager_fallback": True}
 """Habana's options that are known here, and their values where none is given."""
 _MOST_NODES = 4096
 """Nodes of a graph that one program may be of."""
-_MOST_PLACES = 8
+_MOST_TREE_NODES = 8
 """Places in recordings at which a graph may be part of a longer program; at others it is one by itself."""
 
 
@@ -193,19 +193,19 @@ def _divided(whole: Region, outside: dict[torch.fx.Node, None]) -> Callable[...,
 
 
 class Region(torch.nn.Module):
-    """A part of a graph that is one stretch of a program: recorded for each place in a program and each layout of
+    """A part of a graph that is one stretch of a program: recorded for each tree node and each layout of
     arguments that it meets, and repeated from then on.
 
-    known: by that place and the numbers among the arguments, what was bound. Without entry where a recording could not
+    known: by that node and the numbers among the arguments, what was bound. Without entry where a recording could not
     be bound.
     """
 
     def __init__(self, graph: torch.fx.GraphModule, kind: Kind) -> None:
         super().__init__()
         self.graph, self.kind = graph, kind
-        self.known: dict[tuple[Step, tuple[Any, ...]], list[Bound]] = {}
-        self.places: dict[Step, None] = {}
-        self.root: Step | None = None
+        self.known: dict[tuple[TreeNode, tuple[Any, ...]], list[BoundStretch]] = {}
+        self.nodes: dict[TreeNode, None] = {}
+        self.root: TreeNode | None = None
         self.numbers: list[int] | None = None
         self.held: list[torch.Tensor] = []
         self.single = False
@@ -230,12 +230,12 @@ class Region(torch.nn.Module):
             if self.root is not recorder.root:  # the tree was begun anew
                 self.root = recorder.root
                 self.known.clear()
-                self.places.clear()
+                self.nodes.clear()
             key = tuple(map(recorder.other, (args[k] for k in self.numbers)))
-            if len(self.places) >= _MOST_PLACES and recorder.place not in self.places:
+            if len(self.nodes) >= _MOST_TREE_NODES and recorder.node not in self.nodes:
                 recorder.flush()
             given = (*args, *self.held)
-            for bound in self.known.get((recorder.place, key), ()):
+            for bound in self.known.get((recorder.node, key), ()):
                 blocks = bound.blocks(given, recorder.inputs)
                 if blocks is not None:
                     if self.kind is Kind.ALONE and not recorder.lazy and not recorder.waiting:
@@ -252,13 +252,13 @@ class Region(torch.nn.Module):
 
     def _recorded(self, key: tuple[Any, ...], run: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
         recorder = current.recorder()
-        before = recorder.place
+        before = recorder.node
         with torch.no_grad():
             results, bound = recorder.stretch(lambda: run(*args), (*args, *self.held))
         self.single = not isinstance(results, (tuple, list))
         if bound is not None:
             self.known.setdefault((before, key), []).append(bound)
-            self.places[before] = None
+            self.nodes[before] = None
         return [results] if self.single else results
 
     def _looked_at(self, args: Sequence[Any]) -> tuple[list[int], list[torch.Tensor]]:

@@ -43,7 +43,7 @@ def measured(model: str, pairs: int, seconds: float) -> str:
     import tensorflow as tf
 
     import habana_tf
-    from habana_tf.card.timeline.record import Recording
+    from habana_tf.card.timeline.record import TimelineRecording
     from tests.benchmarks import models
 
     habana_tf.load_habana_module()
@@ -65,7 +65,7 @@ def measured(model: str, pairs: int, seconds: float) -> str:
     for pair in range(pairs):
         took = {}
         for on in (True, False) if pair % 2 else (False, True):
-            recording = Recording() if on else None
+            recording = TimelineRecording() if on else None
             took[on] = block(steps)
             if recording is not None:
                 events = sum(len(thread.events) for thread in recording.read().threads)

@@ -39,20 +39,20 @@ def overloads(run: Callable[[], Any]) -> list[str]:
 
 def launches(run: Callable[[], Any]) -> int:
     """How many programs run meanwhile, those that wait before and after it left out."""
-    from habana_tf.torch.record import launch
+    from habana_tf.torch.record import loaded_program
 
     torch.hpu.synchronize()
-    count, original = 0, launch.Launch.run
+    count, original = 0, loaded_program.LoadedProgram.run
 
     def counted(*args: Any) -> None:
         nonlocal count
         count += 1
         original(*args)
 
-    launch.Launch.run = counted  # type: ignore[method-assign]
+    loaded_program.LoadedProgram.run = counted  # type: ignore[method-assign]
     try:
         run()
         torch.hpu.synchronize()
     finally:
-        launch.Launch.run = original  # type: ignore[method-assign]
+        loaded_program.LoadedProgram.run = original  # type: ignore[method-assign]
     return count

@@ -91,9 +91,9 @@ def test_a_cast_or_a_clone_is_one_recorded_op() -> None:
 
     recorder, x = loader.load().recorder, torch.randn(4, 6, device="hpu")
     for of in (torch.Tensor.bfloat16, torch.Tensor.clone, lambda t: t.t().contiguous()):
-        before = recorder.place.index
+        before = recorder.node.index
         of(x)
-        assert recorder.place.index == before + 1
+        assert recorder.node.index == before + 1
 
 
 @on_device(modes=("eager",))

@@ -43,11 +43,11 @@ def _step(model: Any, updates: Any, batch: int) -> None:
 def _reset() -> None:
     from habana_tf.card.clock import report
     from habana_tf.resolver import placements, recompilations
-    from habana_tf.torch.record import launch
+    from habana_tf.torch.record import loaded_program
 
     for part in (report, recompilations, placements):
         part.reset()
-    launch._recordings._known.clear()
+    loaded_program._recordings._known.clear()
 
 
 @on_device(modes=LAZY)

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from habana_tf.card.timeline.record import Recording
+from habana_tf.card.timeline.record import TimelineRecording
 from habana_tf.hardware import ranks
 
 _MOST_MARKS = 10_000
@@ -24,7 +24,7 @@ class Capture:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._recording: Recording | None = None
+        self._recording: TimelineRecording | None = None
         self._marks: list[tuple[str, int]] = []
 
     @property
@@ -37,7 +37,7 @@ class Capture:
         with self._lock:
             if self._recording is not None:
                 self._recording.stop()
-            self._recording, self._marks = Recording(), []
+            self._recording, self._marks = TimelineRecording(), []
 
     def mark(self, text: str) -> None:
         """A mark at this moment; of more than ten thousand the first are kept. Nothing where no capture runs."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from habana_tf import settings
-from habana_tf.card.timeline.record import Recording
+from habana_tf.card.timeline.record import TimelineRecording
 
 
 class CpuOps(Protocol):
@@ -25,7 +25,7 @@ class CpuOps(Protocol):
 
 
 _log = logging.getLogger("habana_tf")
-_recording: Recording | None = None
+_recording: TimelineRecording | None = None
 _cpu_ops: CpuOps | None = None
 
 
@@ -37,7 +37,7 @@ def begin(cpu_ops: Callable[[], CpuOps] | None = None) -> None:
     wanted = settings.HABANA_SIM_TRACE_PARTS.get() is not None or settings.HABANA_PROFILE.get() == "on"
     if not wanted or _recording is not None:
         return
-    _recording = Recording()
+    _recording = TimelineRecording()
     if settings.HABANA_SIM_TRACE_CPU.get() and cpu_ops is not None:
         _cpu_ops = cpu_ops()
     atexit.register(_finish)

@@ -107,7 +107,7 @@ class Record:
         return sorted(e for thread in self.threads for e in thread.events if e.kind == kind)
 
 
-class Recording:
+class TimelineRecording:
     """Records from its making to `stop`. Several may be under way."""
 
     def __init__(self) -> None:

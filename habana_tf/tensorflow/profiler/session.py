@@ -6,9 +6,9 @@ import functools
 import re
 from pathlib import Path
 
-from habana_tf.card.timeline.record import Recording
+from habana_tf.card.timeline.record import TimelineRecording
 
-_recording: Recording | None = None
+_recording: TimelineRecording | None = None
 _begin = 0
 
 
@@ -17,7 +17,7 @@ def start() -> None:
     global _recording, _begin
     if _recording is not None:  # TensorFlow gave up the last session without ending it
         _recording.stop()
-    _recording = Recording()
+    _recording = TimelineRecording()
     _begin = _recording.begin
 
 

@@ -23,7 +23,7 @@ import torch
 from habana_tf.torch.device.streams import Stream, current_stream, set_stream
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import current
-from habana_tf.torch.record.launch import Launch, Watched, aligned
+from habana_tf.torch.record.loaded_program import LoadedProgram, Watched, aligned
 from habana_tf.torch.record.overload import Drawn
 from habana_tf.torch.record.recorder import Recorder
 
@@ -34,7 +34,7 @@ __all__ = ["HPUGraph", "graph", "is_current_stream_capturing"]
 class _Program:
     """A program with the addresses and numbers of its run. parts: the inputs that are parts of a block."""
 
-    launch: Launch
+    launch: LoadedProgram
     inputs: list[int]
     outputs: list[int]
     parts: tuple[int, ...]
@@ -42,8 +42,8 @@ class _Program:
     drawn: list[tuple[int, Drawn]]
 
     def run(self) -> None:
-        for place, number in self.drawn:
-            self.vectors[1][place] = number.again()
+        for position, number in self.drawn:
+            self.vectors[1][position] = number.again()
         self.launch.run(self.inputs, self.outputs, self.parts)
 
 
@@ -71,7 +71,7 @@ class _Captured(Watched):
         self.constants: dict[int, Block] = {}
 
     def ran(
-        self, launch: Launch, read: list[Block], offsets: dict[int, int], written: list[Block],
+        self, launch: LoadedProgram, read: list[Block], offsets: dict[int, int], written: list[Block],
         numbers: tuple[list[float], list[int]],
     ) -> bool:  # fmt: skip
         """Notes a program that is about to run; whether it is to."""

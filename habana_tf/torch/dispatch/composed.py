@@ -16,7 +16,7 @@ from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.ops.ordering import MOST_SORTED
 from habana_tf.torch.ops.own_ops import NAMESPACE
 from habana_tf.torch.record import current, random_state
-from habana_tf.torch.record.overload import Kernel, NotRecorded
+from habana_tf.torch.record.overload import NotRecorded, OverloadRow
 
 Generator: TypeAlias = "torch.Generator | None"
 _WORDS = 4
@@ -29,7 +29,7 @@ to 16 bytes an element."""
 class Composed:
     """own: the rows of our own ops, by name."""
 
-    def __init__(self, own: dict[str, Kernel]) -> None:
+    def __init__(self, own: dict[str, OverloadRow]) -> None:
         self.own = own
 
     def kernels(self) -> dict[str, Callable[..., Any]]:

@@ -1,7 +1,7 @@
 """Ops on lists of tensors (`torch._foreach_*`), of which steps of optimizers are made.
 
 PyTorch has each for every device as ops on the elements. The first time in some place of a program these are recorded
-one by one; what they added is bound to the lists (see `bound`), and from then on the op is recorded in one go:
+one by one; what they added is bound to the lists (`record.stretches`), and from then on the op is recorded in one go:
 
     _foreach_mul_([p, q], 0.9)    the first time: mul_(p, 0.9), mul_(q, 0.9)    then: the same two steps, at once
 
@@ -19,7 +19,7 @@ import torch
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.record import current
 from habana_tf.torch.record.recorder import Recorder
-from habana_tf.torch.record.stretches import Bound
+from habana_tf.torch.record.stretches import BoundStretch
 
 _MOST_LAYOUTS = 4
 """Ways in which the same lists lie in memory that are bound in one place of a program."""
@@ -57,7 +57,7 @@ class OnLists:
             numbers: tuple[list[float], list[int]] = ([], [])
             key: list[Any] = [self, *kwargs]
             tensors = list(_flat((*args, *kwargs.values()), count, key, numbers))
-            layouts = recorder.place.lists.setdefault(tuple(key), [])
+            layouts = recorder.node.lists.setdefault(tuple(key), [])
             for bound in layouts:
                 blocks = bound.blocks(tensors, recorder.inputs)
                 if blocks is not None:
@@ -71,7 +71,7 @@ class OnLists:
             return made if self._gives else None
 
     def _recorded(
-        self, recorder: Recorder, layouts: list[Bound], call: Callable[[], Any], tensors: Sequence[torch.Tensor],
+        self, recorder: Recorder, layouts: list[BoundStretch], call: Callable[[], Any], tensors: Sequence[torch.Tensor],
         numbers: tuple[list[float], list[int]],
     ) -> Any:  # fmt: skip
         if len(layouts) >= _MOST_LAYOUTS:

@@ -89,19 +89,19 @@ def _launch(each: Unrun, found: Foreseen) -> Lowered:
 
     cluster = cluster_of(each.recording)
     read = {ref for node in cluster.nodes for ref in node.inputs}
-    for k, place in enumerate(each.places):
-        kind, _, name = place.partition(":")
+    for k, role in enumerate(each.roles):
+        kind, _, name = role.partition(":")
         variable = kind in (WEIGHT, STATE)
-        unread = not place and (-1, k) not in read  # it was written over whole: the card need not have it
+        unread = not role and (-1, k) not in read  # it was written over whole: the card need not have it
         cluster.inputs[k] = replace(
             cluster.inputs[k], name=name or f"input_{k}", variable=variable, host=unread
         )  # fmt: skip
     _tell_roles(cluster, each)
     made = lowered(cluster, [shape for _, shape, _ in signature(each.recording)], [None] * len(cluster.inputs))
-    for k, place in enumerate(each.places):
-        if place and not cluster.inputs[k].variable:
+    for k, role in enumerate(each.roles):
+        if role and not cluster.inputs[k].variable:
             shape, _ = each.recording.inputs[k]
-            found.fed[place] = _nbytes(shape, cluster.inputs[k].dtype.bytes)
+            found.fed[role] = _nbytes(shape, cluster.inputs[k].dtype.bytes)
     return made
 
 
@@ -114,8 +114,8 @@ def _nbytes(shape: Sequence[int], each: int) -> int:
 def _tell_roles(cluster: TorchCluster, each: Unrun) -> None:
     """Says of a cluster's tensors which are weights, state and gradients."""
     roles: list[tuple[tuple[int, int], Role]] = [(ref, "gradient") for ref in each.gradients]
-    for k, place in enumerate(each.places):
-        kind = place.partition(":")[0]
+    for k, role in enumerate(each.roles):
+        kind = role.partition(":")[0]
         if kind == WEIGHT:
             roles.append(((-1, k), "weight"))
         elif kind == STATE:
@@ -129,7 +129,6 @@ class _Step:
 
     def __init__(self, asked: Asked, unrunner: Unrunner, found: Foreseen) -> None:
         self.asked, self.unrunner, self.found = asked, unrunner, found
-        self.places: dict[int, str] = {}
         self.module = self._copied(_inner(asked.module))
 
     def record(self, precision: str) -> int:
@@ -169,14 +168,14 @@ class _Step:
         made = copy.deepcopy(module, memo)
         return made.train() if self.asked.trains else made
 
-    def _empty(self, t: Any, place: str) -> Any:
+    def _empty(self, t: Any, role: str) -> Any:
         """A tensor of the device like another, without memory."""
         import torch
 
         shape, dtype = tuple(t.shape), t.dtype
         dense = torch.empty_like(t, device="meta").stride()
         made: Any = torch.empty_strided(shape, dense, dtype=dtype, device="hpu")
-        self.unrunner.call(made, place)
+        self.unrunner.call(made, role)
         if isinstance(t, torch.nn.Parameter):
             made = torch.nn.Parameter(made, requires_grad=t.requires_grad)
         return made

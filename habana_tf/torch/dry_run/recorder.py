@@ -36,11 +36,11 @@ class ValueNeeded(RuntimeError):
 
 @dataclass(frozen=True)
 class Unrun:
-    """A program that would be launched. places: what each input is, as `Unrunner.call` was told; empty for a tensor
+    """A program that would be launched. roles: what each input is, as `Unrunner.call` was told; empty for a tensor
     that another program or the host has made. gradients: contents that are gradients of weights."""
 
     recording: Recording
-    places: tuple[str, ...]
+    roles: tuple[str, ...]
     gradients: tuple[Ref, ...] = ()
 
 
@@ -98,9 +98,9 @@ class Unrunner(Recorder):
         self.host.clear()
 
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
-        wanted = tuple((value, b.place if b.reader == self.memory.reading else -1) for value, b in found)
-        places = tuple(self._called.get(b.address, "") for b in self.inputs.blocks)
-        self.programs_made.append(Unrun(self._step.recording(wanted), places, tuple(self._gradients)))
+        wanted = tuple((value, b.input if b.reader == self.memory.reading else -1) for value, b in found)
+        roles = tuple(self._called.get(b.address, "") for b in self.inputs.blocks)
+        self.programs_made.append(Unrun(self._node.recording(wanted), roles, tuple(self._gradients)))
         self._gradients.clear()
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:

@@ -44,11 +44,11 @@ class Block:
 
     size: bytes that its tensors have, room: bytes there are. shape, dtype: its contents in row-major order, from the
     first byte on. counted: whether it counts as HBM. value: which result of the recorded program it is to hold, None
-    where memory has what it holds. reader: the number of the last recorded program that reads it, and place: as which
-    input, -1 where only parts are read (see `parts`). lent: while a tensor uses it. held: how many graphs keep it.
+    where memory has what it holds. reader: the number of the last recorded program that reads it, and input: as which
+    input, -1 where only parts are read (`view_inputs`). lent: while a tensor uses it. held: how many graphs keep it.
     """
 
-    __slots__ = ("address", "counted", "dtype", "held", "lent", "place", "reader", "room", "shape", "size", "value")
+    __slots__ = ("address", "counted", "dtype", "held", "input", "lent", "reader", "room", "shape", "size", "value")
 
     def __init__(self, address: int, room: int) -> None:
         self.address, self.room = address, room
@@ -57,7 +57,7 @@ class Block:
         self.shape: Shape = ()
         self.dtype: torch.dtype = torch.uint8
         self.value: tuple[int, int] | None = None
-        self.reader = self.place = -1
+        self.reader = self.input = -1
         self.lent = False
         self.held = 0
 

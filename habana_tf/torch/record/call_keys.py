@@ -1,4 +1,4 @@
-"""Calls of overloads as entries: the edges of the tree of recordings (see `recording`)."""
+"""Calls of overloads as entries: the edges of the tree of recordings (see `recorder`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record.host_operands import HostOperand
 from habana_tf.torch.record.inputs import Inputs
-from habana_tf.torch.record.launch import Watched
-from habana_tf.torch.record.overload import WHOLE, Drawn, Kernel, NotRecorded, Number, Operand, Unsettled
+from habana_tf.torch.record.loaded_program import Watched
+from habana_tf.torch.record.overload import WHOLE, Drawn, NotRecorded, Number, Operand, OverloadRow, Unsettled
 
 
 class Entries:
@@ -31,7 +31,7 @@ class Entries:
         self._strides: list[tuple[int, ...]] = []
         """Of operands with axes of one element: results follow them, and the rest of an entry leaves them out."""
 
-    def _entry(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _entry(self, kernel: OverloadRow, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All that a call's meaning depends on."""
         default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
         slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
@@ -125,7 +125,7 @@ class Entries:
             raise HostOperand
         number = self._scalar(t.item(), t.dtype)
         if self._watched is not None:
-            self._watched.hosts.append((number.kind, number.place, t))
+            self._watched.hosts.append((number.kind, number.position, t))
         return number
 
     def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
@@ -155,7 +155,7 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def _fits(a: float, kernel: Kernel, args: Sequence[Any]) -> bool:
+def _fits(a: float, kernel: OverloadRow, args: Sequence[Any]) -> bool:
     """Whether a number is one of the first tensor's type. Another one stands in the entry, so that PyTorch's CPU is
     asked of it: some ops refuse it."""
     first = args[0] if args else None

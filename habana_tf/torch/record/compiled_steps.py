@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 @dataclass
-class Graphs:
+class CompiledGraphs:
     """The graphs of the program that is recorded. awaited: those whose gradients are to come; came: whether one has;
     passing: whether the program ends with the backward pass that is under way; some: whether there is a graph; within:
     whether one is just recorded op by op; ops: how many others there are."""

@@ -19,9 +19,18 @@ from habana_tf.torch.memory.storage import Memory
 from habana_tf.torch.memory.strides import contiguous_strides, format_of, order_of_strides
 from habana_tf.torch.record import cpu_check, meta, number_forms, scopes
 from habana_tf.torch.record.meta import tensors
-from habana_tf.torch.record.overload import MOST_NUMBERS, WHOLE, Kernel, NotRecorded, Number, Part, Where, tensor_at
+from habana_tf.torch.record.overload import (
+    MOST_RUN_TIME_NUMBERS,
+    WHOLE,
+    NotRecorded,
+    Number,
+    OverloadRow,
+    PartOfStorage,
+    Where,
+    tensor_at,
+)
 from habana_tf.torch.record.program import Argument, Result, Target, op_of
-from habana_tf.torch.record.tree import Step
+from habana_tf.torch.record.tree import TreeNode
 
 _FLOATS, _INTEGERS = 1 << 30, (1 << 30) + 1
 """Inputs that stand for the vectors of numbers in a rehearsal."""
@@ -29,29 +38,29 @@ _MASKED = "torch.nonzero()"
 """In what PyTorch says of an index that is a mask, whose places it would look up."""
 
 
-def step_of(
-    before: Step, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
+def node_of(
+    before: TreeNode, kernel: OverloadRow, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
     memory: Memory,
-) -> Step:  # fmt: skip
-    """The step of a call after another. Raises what PyTorch raises for wrong arguments."""
-    step = Step(before.index + 1, before, scope=scopes.now(), line=scopes.line())
+) -> TreeNode:  # fmt: skip
+    """The node of a call after another. Raises what PyTorch raises for wrong arguments."""
+    node = TreeNode(before.index + 1, before, scope=scopes.now(), line=scopes.line())
     try:
-        _Filling(step, kernel, entry, args, kwargs, memory).fill()
+        _Filling(node, kernel, entry, args, kwargs, memory).fill()
     except NotRecorded as why:
-        step.refused = str(why)
+        node.refused = str(why)
     except (LoweringError, ShapeError) as why:
-        step.refused = str(why)
-    return step
+        node.refused = str(why)
+    return node
 
 
 class _Filling:
     """Finds what there is to know of a call that was never recorded in this place."""
 
     def __init__(
-        self, step: Step, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
+        self, node: TreeNode, kernel: OverloadRow, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
         memory: Memory,
     ) -> None:  # fmt: skip
-        self.step, self.kernel, self.entry = step, kernel, entry
+        self.node, self.kernel, self.entry = node, kernel, entry
         self.args, self.kwargs, self.memory = args, kwargs, memory
         self.new: dict[int, tuple[tuple[int, ...], str]] = {}
         self.parameters: list[int] = []
@@ -59,7 +68,7 @@ class _Filling:
         self.contents: dict[Any, tuple[tuple[int, ...], str]] = {}
 
     def fill(self) -> None:
-        step, kernel = self.step, self.kernel
+        node, kernel = self.node, self.kernel
         self._check_types()
         args, kwargs = kernel.on_others(self.args, self.kwargs)
         stock = number_forms.taking_numbers(kernel.stock, args, kwargs)
@@ -80,29 +89,29 @@ class _Filling:
         slots = self.entry[1:]
         count = len(self.args)
         named = list(zip(slots[count::2], slots[count + 1 :: 2], strict=True))
-        step.written = kernel.written(self.args, self.kwargs)
-        if len(step.written) > 1:
+        node.written = kernel.written(self.args, self.kwargs)
+        if len(node.written) > 1:
             self._check_apart()
-        overwritten = step.written if kernel.row.drops else ()
+        overwritten = node.written if kernel.row.drops else ()
         arguments = [
             ("literal", None) if k in overwritten else self._argument(a, s)
             for k, (a, s) in enumerate(zip(self.args, slots[:count], strict=True))
         ]
         arguments += [("named", name, self._argument(self.kwargs[name], s)) for name, s in named]
-        targets = [self._target(w, slots, dict(named)) for w in step.written]
+        targets = [self._target(w, slots, dict(named)) for w in node.written]
         fresh = [r for r, name in zip(results, kernel.returns, strict=False) if name is None]
         given = [self._result(r) for r in fresh]
-        step.fresh = tuple(None if r is None else self._tensor(r, shown) for r, shown in zip(fresh, given, strict=True))
+        node.fresh = tuple(None if r is None else self._tensor(r, shown) for r, shown in zip(fresh, given, strict=True))
         returned = [kernel.where(name, self.args, self.kwargs) for name in kernel.returns if name is not None]
-        step.returned = tuple(w for w in returned if w is not None)
-        step.single = not isinstance(made, (tuple, list))
-        alone = len(step.fresh) == 1 and step.fresh[0] is not None
-        step.plain = step.single and alone and not step.written and not step.returned
-        updated = [(tuple(self._get(w).shape), PRIMITIVE[self._get(w).dtype].label, None) for w in step.written]
-        step.record = (kernel.row.name, tuple(arguments), tuple(targets), (*given, *updated))
-        step.new = tuple(self.new[place] for place in sorted(self.new))
-        step.parameters = tuple(self.parameters)
-        step.numbers = self.numbers[0], self.numbers[1]
+        node.returned = tuple(w for w in returned if w is not None)
+        node.single = not isinstance(made, (tuple, list))
+        alone = len(node.fresh) == 1 and node.fresh[0] is not None
+        node.plain = node.single and alone and not node.written and not node.returned
+        updated = [(tuple(self._get(w).shape), PRIMITIVE[self._get(w).dtype].label, None) for w in node.written]
+        node.record = (kernel.row.name, tuple(arguments), tuple(targets), (*given, *updated))
+        node.new = tuple(self.new[k] for k in sorted(self.new))
+        node.parameters = tuple(self.parameters)
+        node.numbers = self.numbers[0], self.numbers[1]
         try:
             self._rehearse()
         except (LoweringError, ShapeError):
@@ -125,7 +134,7 @@ class _Filling:
     def _check_apart(self) -> None:
         """Of an op that writes several tensors: all is computed from what was there before, and PyTorch's CPU writes
         one after the other, so that what is written of shared elements is read."""
-        written = {id(self._get(where)) for where in self.step.written}
+        written = {id(self._get(where)) for where in self.node.written}
         spans = []
         for t in tensors([self.args, self.kwargs]):
             if t.numel() and t.device.type == "hpu":
@@ -145,7 +154,7 @@ class _Filling:
         """An argument as data. slot: as it stands in the entry."""
         if isinstance(slot, Number):
             self.numbers[slot.kind == "integer"] += 1
-            return (slot.kind, slot.place)
+            return (slot.kind, slot.position)
         if isinstance(a, torch.Tensor):
             return self._read(a, slot)
         if isinstance(a, (list, tuple)):
@@ -161,7 +170,7 @@ class _Filling:
         contents, *view = slot if isinstance(slot[0], tuple) else (slot,)
         ref = contents[:2]
         block = self.memory.of(a)
-        part = isinstance(contents, Part)
+        part = isinstance(contents, PartOfStorage)
         shape = contents.shape if part else block.shape
         self.contents[ref] = shape, PRIMITIVE[block.dtype].label
         if contents.first if part else len(contents) == 4:
@@ -175,9 +184,9 @@ class _Filling:
     def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> Target:
         """What an argument that is written was before; no contents where all of it is replaced."""
         t = self._get(where)
-        whole, place = where if isinstance(where, tuple) else (where, None)
+        whole, k = where if isinstance(where, tuple) else (where, None)
         slot = slots[whole] if isinstance(whole, int) else named[whole]
-        slot = slot if place is None else slot[place]
+        slot = slot if k is None else slot[k]
         if isinstance(slot, Number):
             raise RuntimeError("Expected all tensors to be on the same device: what is written is on the CPU")
         if slot[0] == WHOLE:
@@ -222,14 +231,14 @@ class _Filling:
 
     def _rehearse(self) -> None:
         """Lowers the op on inputs of its own. Raises LoweringError or ShapeError where it has no lowering."""
-        record = self.step.record
+        record = self.node.record
         assert record is not None
         b = SinkingBuilder()
         op = op_of(0, record, _FLOATS, _INTEGERS)
         nodes = []
         for ref in op.inputs:
             if ref == (-1, _FLOATS) or ref == (-1, _INTEGERS):
-                nodes.append(b.input((MOST_NUMBERS,), DType.F32 if ref[1] == _FLOATS else DType.I64))
+                nodes.append(b.input((MOST_RUN_TIME_NUMBERS,), DType.F32 if ref[1] == _FLOATS else DType.I64))
             else:
                 shape, label = self.contents[ref]
                 nodes.append(b.input(shape, from_label(label)))

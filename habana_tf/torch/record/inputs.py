@@ -1,11 +1,11 @@
-"""What the recorded program reads: whole storages, and parts of them (see `parts`), each an input with an address."""
+"""What the recorded program reads: whole storages, and parts of them (`view_inputs`), each an input with an address."""
 
 from __future__ import annotations
 
 import torch
 
 from habana_tf.torch.memory.storage import Block, Memory
-from habana_tf.torch.record.overload import Operand, Part
+from habana_tf.torch.record.overload import Operand, PartOfStorage
 from habana_tf.torch.record.view_inputs import part
 
 
@@ -23,12 +23,12 @@ class Inputs:
     def whole(self, block: Block) -> Operand:
         """A block of which all is read, as it stands in an entry: with its contents the first time."""
         if block.reader != self._memory.reading:
-            block.reader, block.place = self._memory.reading, -1
-        if block.place >= 0:
-            return (-1, block.place)
-        block.place = len(self.blocks)
+            block.reader, block.input = self._memory.reading, -1
+        if block.input >= 0:
+            return (-1, block.input)
+        block.input = len(self.blocks)
         self.blocks.append(block)
-        return (-1, block.place, block.shape, block.dtype)
+        return (-1, block.input, block.shape, block.dtype)
 
     def part(self, t: torch.Tensor, offset: int, block: Block) -> Operand | None:
         """A view as it stands in an entry, whose part of a block is an input by itself; None where it is none. offset:
@@ -40,32 +40,32 @@ class Inputs:
             return None
         first, shape, view = found
         address = block.address + first * size
-        place = self.place(address, shape)
-        new = place < 0
+        number = self.number_of_part(address, shape)
+        new = number < 0
         if new:
-            place = self.add_part(block, address, shape)
-        self.reads.append((address, shape, place, new))
-        contents = Part(-1, place, shape, block.dtype, new)
+            number = self.add_part(block, address, shape)
+        self.reads.append((address, shape, number, new))
+        contents = PartOfStorage(-1, number, shape, block.dtype, new)
         return contents if view is None else (contents, *view)
 
-    def place(self, address: int, shape: tuple[int, ...]) -> int:
+    def number_of_part(self, address: int, shape: tuple[int, ...]) -> int:
         """As which input a part is read; -1 where it is not."""
         return self._parts.get((address, shape), -1)
 
     def add_part(self, block: Block, address: int, shape: tuple[int, ...]) -> int:
         """Makes a part of a block an input. Returns which."""
         if block.reader != self._memory.reading:
-            block.reader, block.place = self._memory.reading, -1
-        place = self._parts[address, shape] = len(self.blocks)
+            block.reader, block.input = self._memory.reading, -1
+        number = self._parts[address, shape] = len(self.blocks)
         self.blocks.append(block)
-        self.offsets[place] = address - block.address
-        return place
+        self.offsets[number] = address - block.address
+        return number
 
     def addresses(self) -> list[int]:
         """Where they begin."""
         found = [block.address for block in self.blocks]
-        for place, offset in self.offsets.items():
-            found[place] += offset
+        for number, offset in self.offsets.items():
+            found[number] += offset
         return found
 
     def undo(self, count: int) -> None:
@@ -74,13 +74,13 @@ class Inputs:
             return
         for block in self.blocks[count:]:
             block.reader = -1
-            if block.place >= count:
-                block.place = -1
+            if block.input >= count:
+                block.input = -1
         del self.blocks[count:]
         for block in self.blocks:
             block.reader = self._memory.reading
-        self.offsets = {place: offset for place, offset in self.offsets.items() if place < count}
-        self._parts = {key: place for key, place in self._parts.items() if place < count}
+        self.offsets = {number: offset for number, offset in self.offsets.items() if number < count}
+        self._parts = {key: number for key, number in self._parts.items() if number < count}
         self.reads = [read for read in self.reads if read[2] < count]
 
     def clear(self) -> None:

@@ -11,31 +11,31 @@ import torch
 from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.row import Row
 
-MOST_NUMBERS = 1 << 14
+MOST_RUN_TIME_NUMBERS = 1 << 14
 """Numbers of one recording that are read at run time."""
 WHOLE = "whole"
 """Stands in an entry in the place of contents that are not read."""
 Operand = Any
 """A tensor in an entry: the contents of its storage, alone or with its shape, strides and offset."""
 Where = int | str | tuple[int | str, int]
-"""An argument: by its position, or by its name; of a list of tensors with the place in it."""
+"""An argument: by its position, or by its name; of a list of tensors with the position in it."""
 
 
 class Number(NamedTuple):
-    """A number that is read at run time, in an entry. kind: float or integer; place: in the vector of these. dtype: of
-    the tensor of the CPU that it came in, None of one of Python's."""
+    """A number that is read at run time, in an entry. kind: float or integer; position: in the vector of that kind.
+    dtype: of the tensor of the CPU that it came in, None for a number of Python."""
 
     kind: str
-    place: int
+    position: int
     dtype: torch.dtype | None = None
 
 
-class Part(NamedTuple):
-    """A part of a storage that is an input by itself, in an entry (see `parts`). op: -1, an input; place: which one;
+class PartOfStorage(NamedTuple):
+    """A part of a storage that is an input by itself, in an entry (`view_inputs`). op: -1, an input; number: which one;
     shape: of the part; first: whether it is read for the first time."""
 
     op: int
-    place: int
+    number: int
     shape: tuple[int, ...]
     dtype: torch.dtype
     first: bool
@@ -63,7 +63,7 @@ class Unsettled(Exception):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class OverloadRow:
     """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read
     at run time. names: of all arguments; writes: of those that it writes, and targets: their positions and names;
     returns: for each result the argument that it is, None for a new one."""
@@ -78,7 +78,7 @@ class Kernel:
     returns: tuple[str | None, ...]
 
     @classmethod
-    def of(cls, row: Row) -> Kernel:
+    def of(cls, row: Row) -> OverloadRow:
         """The kernel of a row. Raises AttributeError for an overload that this PyTorch has not."""
         overload = overload_of(row.name)
         schema = overload._schema
@@ -121,8 +121,8 @@ class Kernel:
 def tensor_at(where: Where, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
     """The tensor of a call that is there."""
     if isinstance(where, tuple):
-        where, place = where
-        found: torch.Tensor = (args[where] if isinstance(where, int) else kwargs[where])[place]
+        where, k = where
+        found: torch.Tensor = (args[where] if isinstance(where, int) else kwargs[where])[k]
         return found
     found = args[where] if isinstance(where, int) else kwargs[where]
     return found

@@ -14,7 +14,7 @@ In a recording over sizes (see `ranges`) a view is its layout, (LAYOUT, ...), an
 vector that is the last input, whose value is known when the cluster is lowered: numbers, or symbols of a range.
 
 The values that pass between ops are contents of storages, in row-major order; views are taken where they are read and
-put back where they are written (see `views`). Numbers that change from step to step are elements of two vectors, the
+put back where they are written (`memory.views`). Numbers that change from step to step are elements of two vectors, the
 last inputs of a cluster.
 """
 

@@ -3,7 +3,7 @@
 A training step records the same ops again and again, so recordings are a tree: a node is what was recorded so far, and
 an edge is one op with all that its meaning depends on: the overload, which values it reads, their shapes the first time
 they appear, numbers that are no run-time inputs. To record an op that was met before is to make a tuple, look it up
-and make the tensors that the node says; to end a step is to look the results that are still wanted up at its last node.
+and make the tensors that the node says; to end a node is to look the results that are still wanted up at its last node.
 
     root --(mm, input 0 [8,4], input 1 [4,2])--> . --(relu_, value 0)--> .   ends here: {outputs: program}
 
@@ -32,21 +32,21 @@ from habana_tf.torch.memory.element_types import DLPACK
 from habana_tf.torch.memory.storage import Block, Memory, Shape
 from habana_tf.torch.memory.strides import order_of_strides
 from habana_tf.torch.record.call_keys import Entries
-from habana_tf.torch.record.compiled_steps import Graphs, Kind
-from habana_tf.torch.record.first_call import step_of
+from habana_tf.torch.record.compiled_steps import CompiledGraphs, Kind
+from habana_tf.torch.record.first_call import node_of
 from habana_tf.torch.record.host_operands import HostOperand, on_card
-from habana_tf.torch.record.launch import Launch, Watched, aligned
-from habana_tf.torch.record.overload import MOST_NUMBERS, Drawn, Kernel, NotRecorded, Unsettled, tensor_at
-from habana_tf.torch.record.stretches import Bound, Stretch
-from habana_tf.torch.record.tree import Step
+from habana_tf.torch.record.loaded_program import LoadedProgram, Watched, aligned
+from habana_tf.torch.record.overload import MOST_RUN_TIME_NUMBERS, Drawn, NotRecorded, OverloadRow, Unsettled, tensor_at
+from habana_tf.torch.record.stretches import BoundStretch, StretchNotes
+from habana_tf.torch.record.tree import TreeNode
 
 MOST_OPS = 20_000
 """Ops that a program may have; a recording ends after so many."""
-MOST_STEPS = 200_000
+MOST_NODES = 200_000
 """Nodes of the tree before it is begun anew."""
 _MOST_OF_AN_OP = 64
 """Numbers that one op may read."""
-_FULL = MOST_NUMBERS - _MOST_OF_AN_OP
+_FULL = MOST_RUN_TIME_NUMBERS - _MOST_OF_AN_OP
 
 
 class Recorder(Entries):
@@ -60,38 +60,38 @@ class Recorder(Entries):
         self.lock = threading.RLock()
         self.programs = 0
         self.host_uses = 0
-        self._root = self._step = Step(-1)
-        self._steps = 0
+        self._root = self._node = TreeNode(-1)
+        self._nodes = 0
         self._together = 0
-        self._graphs = Graphs()
+        self._graphs = CompiledGraphs()
         self._pending: dict[int, Block] = {}
-        self._vectors = [aligned(MOST_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
+        self._vectors = [aligned(MOST_RUN_TIME_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
         self._addresses = [vector.ctypes.data for vector in self._vectors]
 
     # -- recording ----------------------------------------------------------------------------------------
 
-    def record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], settled: bool = False) -> Any:
+    def record(self, kernel: OverloadRow, args: Sequence[Any], kwargs: dict[str, Any], settled: bool = False) -> Any:
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
         for a call that no program can have, and what PyTorch raises for wrong arguments. settled: whether it is tried
         again, on memory that has what it is to hold."""
         with self.lock:
             self.begin()
-            before, marks = self._step, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
+            before, marks = self._node, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
             try:
                 entry = self._entry(kernel, args, kwargs)
-                step = self._step.then.get(entry)
-                if step is None:
-                    step = self._new(kernel, entry, args, kwargs)
-                if step.refused:
-                    raise NotRecorded(step.refused)
-                new = [None if fresh is None else self.memory.tensor(*fresh) for fresh in step.fresh]
-                self._step = step
+                node = self._node.then.get(entry)
+                if node is None:
+                    node = self._new(kernel, entry, args, kwargs)
+                if node.refused:
+                    raise NotRecorded(node.refused)
+                new = [None if fresh is None else self.memory.tensor(*fresh) for fresh in node.fresh]
+                self._node = node
             except HostOperand:
-                self._step = before
+                self._node = before
                 self._undo(*marks)
                 return self.record(kernel, *on_card(str(kernel.overload), args, kwargs), settled)
             except Unsettled:
-                self._step = before
+                self._node = before
                 self._undo(*marks)
                 if settled:
                     raise NotRecorded("two of its arguments view the same memory as different types") from None
@@ -99,16 +99,16 @@ class Recorder(Entries):
                 self.host_uses += 1  # what was recorded ends here, as before a look at memory
                 return self.record(kernel, args, kwargs, True)
             except BaseException:
-                self._step = before
+                self._node = before
                 self._undo(*marks)
                 raise
-            made = self._results(step, new, args, kwargs)
+            made = self._results(node, new, args, kwargs)
             self.end(1)
             return made
 
     def begin(self) -> None:
         """Ends the program that is recorded, if what follows is no part of it."""
-        if self._step is not self._root and not self._waits:
+        if self._node is not self._root and not self._waits:
             self.flush()
 
     def end(self, ops: int) -> None:
@@ -126,19 +126,25 @@ class Recorder(Entries):
     @property
     def _full(self) -> bool:
         floats, integers = self._numbers
-        return self._step.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL
+        return self._node.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL
 
-    def _new(self, kernel: Kernel, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Step:
-        self._steps += 1
-        step = step_of(self._step, kernel, entry, args, kwargs, self.memory)
-        self._step.then[entry] = step
-        return step
+    def _new(
+        self, kernel: OverloadRow, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> TreeNode:
+        self._nodes += 1
+        node = node_of(self._node, kernel, entry, args, kwargs, self.memory)
+        self._node.then[entry] = node
+        return node
 
     def _results(
-        self, step: Step, new: Sequence[tuple[torch.Tensor, Block] | None], args: Sequence[Any], kwargs: dict[str, Any]
+        self,
+        node: TreeNode,
+        new: Sequence[tuple[torch.Tensor, Block] | None],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
     ) -> Any:
         """New tensors, and arguments that were written; their blocks get values of the program."""
-        memory, index = self.memory, step.index
+        memory, index = self.memory, node.index
         made: list[Any] = []
         for k, each in enumerate(new):
             if each is None:
@@ -148,33 +154,33 @@ class Recorder(Entries):
             block.value = index, k
             self._pending[block.address] = block
             made.append(t)
-        if step.plain:
+        if node.plain:
             return made[0]
-        for k, where in enumerate(step.written):
+        for k, where in enumerate(node.written):
             block = memory.of(tensor_at(where, args, kwargs))
-            block.value = (index, len(step.fresh) + k)
+            block.value = (index, len(node.fresh) + k)
             self._pending[block.address] = block
-        for where in step.returned:
+        for where in node.returned:
             made.append(tensor_at(where, args, kwargs))
-        return made[0] if step.single else tuple(made)
+        return made[0] if node.single else tuple(made)
 
     # -- graphs -------------------------------------------------------------------------------------------
 
     @property
-    def place(self) -> Step:
+    def node(self) -> TreeNode:
         """The node of the tree that the program has come to."""
-        return self._step
+        return self._node
 
     @property
-    def root(self) -> Step:
+    def root(self) -> TreeNode:
         """The node that every program begins with."""
         return self._root
 
-    def stretch(self, call: Callable[[], Any], args: Sequence[Any]) -> tuple[Any, Bound | None]:
+    def stretch(self, call: Callable[[], Any], args: Sequence[Any]) -> tuple[Any, BoundStretch | None]:
         """Calls a function whose ops are one stretch of the program. Returns what it gives, and the stretch bound to
         `args`, None where it cannot be."""
         watched, before = Watched(), self._watched
-        stretch = Stretch(self.memory, self.inputs, self._numbers, args)
+        stretch = StretchNotes(self.memory, self.inputs, self._numbers, args)
         self._watched, self._graphs.within = watched, True
         try:
             with self.together():
@@ -182,10 +188,10 @@ class Recorder(Entries):
         finally:
             self._watched, self._graphs.within = before, False
         given = results if isinstance(results, (tuple, list)) else [results]
-        return results, stretch.bind(self._step, self._numbers, watched, given)
+        return results, stretch.bind(self._node, self._numbers, watched, given)
 
     def repeat(
-        self, bound: Bound, args: Sequence[Any], blocks: list[Block],
+        self, bound: BoundStretch, args: Sequence[Any], blocks: list[Block],
         numbers: tuple[Sequence[float], Sequence[int]] | None = None,
     ) -> list[Any]:  # fmt: skip
         """Records a stretch that was bound; returns its results. blocks: of the arguments; numbers: in the place of
@@ -212,14 +218,14 @@ class Recorder(Entries):
         floats, integers = numbers or (bound.floats, bound.integers)
         self._numbers[0].extend(floats)
         self._numbers[1].extend(integers)
-        for kind, place, argument in bound.hosts:
-            self._numbers[kind][place] = args[argument].item()
-        for place, number in bound.drawn:
-            self._numbers[1][place] = Drawn.of(number.again(), number.again)
-        self._step = bound.step
+        for kind, position, argument in bound.hosts:
+            self._numbers[kind][position] = args[argument].item()
+        for position, number in bound.drawn:
+            self._numbers[1][position] = Drawn.of(number.again(), number.again)
+        self._node = bound.node
         return [result(args, made) for result in bound.results]
 
-    def run_alone(self, bound: Bound, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
+    def run_alone(self, bound: BoundStretch, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
         """As `repeat` and `flush` where nothing is recorded before, without the notes that others would need."""
         self.programs += bound.launch is None and bool(bound.outputs)
         return bound.run(args, blocks, self._vectors)
@@ -240,7 +246,7 @@ class Recorder(Entries):
     @property
     def waiting(self) -> bool:
         """Whether something is recorded that has not run."""
-        return self._step is not self._root
+        return self._node is not self._root
 
     def tensor(self, shape: Shape, strides: Shape, dtype: torch.dtype) -> tuple[torch.Tensor, Block]:
         """A new tensor that nothing has written, and its block."""
@@ -266,7 +272,7 @@ class Recorder(Entries):
         which tensors that waited for it hold anything.
         """
         with self.lock:
-            if self._step is self._root:
+            if self._node is self._root:
                 return
             self.collect()
             found = [(b.value, b) for b in self._pending.values() if b.value is not None and b.lent]
@@ -283,10 +289,12 @@ class Recorder(Entries):
 
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
         number, memory = self.memory.reading, self.memory
-        wanted = tuple((value, b.place if b.reader == number else -1) for value, b in found)
-        launch = self._step.launches.get(wanted)
+        wanted = tuple((value, b.input if b.reader == number else -1) for value, b in found)
+        launch = self._node.launches.get(wanted)
         if launch is None:
-            launch = self._step.launches[wanted] = Launch(self._step.recording(wanted), memory, self.inputs.blocks)
+            launch = self._node.launches[wanted] = LoadedProgram(
+                self._node.recording(wanted), memory, self.inputs.blocks
+            )
             self.programs += 1
         inputs, offsets = self.inputs.addresses(), self.inputs.offsets
         for vector, address, numbers in zip(self._vectors, self._addresses, self._numbers, strict=True):
@@ -295,9 +303,9 @@ class Recorder(Entries):
                 vector[: len(numbers)] = numbers
                 inputs.append(address)
         written = [b for _, b in found]
-        new = [b for b, (_, place) in zip(written, wanted, strict=True) if place < 0 and b.reader != number]
+        new = [b for b, (_, replaced) in zip(written, wanted, strict=True) if replaced < 0 and b.reader != number]
         for block in new:  # a tensor that dies while memory is made free leaves its block until the program has run
-            block.reader, block.place = number, -1
+            block.reader, block.input = number, -1
         try:
             for block in written:
                 memory.count(block)
@@ -322,9 +330,9 @@ class Recorder(Entries):
         self._pending.clear()
         self._numbers[0].clear()
         self._numbers[1].clear()
-        if self._steps > MOST_STEPS:
-            self._root, self._steps = Step(-1), 0
-        self._step, self._graphs = self._root, Graphs()
+        if self._nodes > MOST_NODES:
+            self._root, self._nodes = TreeNode(-1), 0
+        self._node, self._graphs = self._root, CompiledGraphs()
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:
         """Runs what was recorded if memory under a tensor is not what the program so far says, or, before a write,

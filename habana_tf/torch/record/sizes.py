@@ -1,7 +1,7 @@
 """The numbers of a recording apart from its structure, so that recordings that differ in sizes only can be compared.
 
 Sizes are all integers that may follow from a batch or a length: shapes of inputs and results, ranges of views, whole
-numbers among the arguments. Views are compared as layouts (see `views`), whose numbers are extents and not products
+numbers among the arguments. Views are compared as layouts (`memory.views`), whose numbers are extents and not products
 of them as strides are: a view of [s0, 8, 16] has the grid [s0, 8, 16], whatever s0 is.
 
     sum of x [64, 10] over axis 1       structure: sum of x [n, n] over axis n        numbers: 64, 10, 1

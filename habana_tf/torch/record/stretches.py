@@ -9,7 +9,7 @@ it came from. In the tree of recordings a later call is one edge in the place of
 
 So a graph is part of the program that is recorded, with what comes before and after it. What is bound holds where the
 program has come to the same node and arguments have memory of the same layout, in the same state; for others there is
-another stretch. An argument of which only parts are read (see `parts`) may begin anywhere in a storage of any size.
+another stretch. An argument of which only parts are read (`view_inputs`) may begin anywhere in a storage of any size.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import torch
 
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record.inputs import Inputs
-from habana_tf.torch.record.launch import Launch, Watched
+from habana_tf.torch.record.loaded_program import LoadedProgram, Watched
 from habana_tf.torch.record.overload import Drawn
-from habana_tf.torch.record.tree import Step
+from habana_tf.torch.record.tree import TreeNode
 
 Value = tuple[int, int]
 
@@ -36,7 +36,7 @@ class _Met(NamedTuple):
     reach: where another call's may begin elsewhere in another block, the bytes that are read before its first element
     and from there on; None where it may not."""
 
-    place: int
+    argument: int
     contents: tuple[int, ...]
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class _Met(NamedTuple):
     reach: tuple[int, int] | None = None
 
 
-class _Part(NamedTuple):
+class _PartRead(NamedTuple):
     """A part of a block that is read. at: which block; offset: its bytes before the part, or where the argument `moves`
     the bytes from that one's first element on. known: as which input it was read before, -1 for none."""
 
@@ -65,25 +65,25 @@ _Storage = tuple[Any, ...]
 
 
 @dataclass
-class Bound:
+class BoundStretch:
     """Blocks are numbered: those of the arguments on the device (`met`, on so many `distinct` blocks, with pairs that
     are `shared`), new ones under `storages` with the values that they are to hold, new ones that nothing but the
     program sees (`scratch`, in bytes).
 
-    step: where the stretch ends. inputs: what it is the first to read, in order: a block, or one of `parts` counted
+    node: where the stretch ends. inputs: what it is the first to read, in order: a block, or one of `parts` counted
     from -1 down. written: arguments' blocks with the values that they get. floats, integers: its numbers; hosts: (kind,
-    place, argument) of those that come in arguments, drawn: of those that are others each time. results: each from the
-    arguments and the tensors of `storages`.
+    position, argument) of those that come in arguments, drawn: of those that are others each time. results: each from
+    the arguments and the tensors of `storages`.
     """
 
     memory: Memory
-    step: Step
+    node: TreeNode
     met: list[_Met] = field(default_factory=list)
     distinct: int = 0
     shared: list[tuple[int, int]] = field(default_factory=list)
     storages: list[tuple[_Storage, Value | None]] = field(default_factory=list)
     scratch: list[int] = field(default_factory=list)
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_PartRead] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     written: list[tuple[int, Value]] = field(default_factory=list)
     floats: list[float] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Bound:
     hosts: list[tuple[int, int, int]] = field(default_factory=list)
     drawn: list[tuple[int, Drawn]] = field(default_factory=list)
     results: list[Callable[[Sequence[Any], list[torch.Tensor]], Any]] = field(default_factory=list)
-    launch: Launch | None = None
+    launch: LoadedProgram | None = None
     """The program of the stretch by itself, once it has run."""
 
     @functools.cached_property
@@ -102,7 +102,7 @@ class Bound:
         return sorted([*fresh, *self.written], key=lambda output: output[1])
 
     def wanted(self) -> tuple[tuple[Value, int], ...]:
-        """What `Step.recording` takes for it by itself."""
+        """What `TreeNode.recording` takes for it by itself."""
         return tuple((value, self.inputs.index(at) if at in self.inputs else -1) for at, value in self.outputs)
 
     def addresses(self, args: Sequence[Any], blocks: Sequence[Block]) -> tuple[list[int], tuple[int, ...]]:
@@ -116,7 +116,7 @@ class Bound:
 
     def run(self, args: Sequence[Any], blocks: list[Block], vectors: Sequence[Any]) -> list[Any]:
         """Runs it as a program by itself and returns the results. blocks: of the arguments; vectors: that hold the
-        numbers meanwhile. Raises what `Launch.run` raises, and torch.OutOfMemoryError."""
+        numbers meanwhile. Raises what `LoadedProgram.run` raises, and torch.OutOfMemoryError."""
         memory, made = self.memory, []
         for storage, _ in self.storages:
             t, block = memory.tensor(*storage)
@@ -130,7 +130,7 @@ class Bound:
                 blocks += scratch
                 if self.launch is None:
                     read = [blocks[at if at >= 0 else self.parts[-1 - at].at] for at in self.inputs]
-                    self.launch = Launch(self.step.recording(self.wanted()), memory, read)
+                    self.launch = LoadedProgram(self.node.recording(self.wanted()), memory, read)
                 for k, _ in self.outputs:
                     memory.count(blocks[k])
                 inputs, parts = self.addresses(args, blocks)
@@ -145,10 +145,10 @@ class Bound:
     def _numbers(self, args: Sequence[Any], vectors: Sequence[Any]) -> list[int]:
         """Writes the numbers of a run into two vectors. Returns the addresses of those that are used."""
         numbers: list[list[Any]] = [list(self.floats), list(self.integers)]
-        for kind, place, argument in self.hosts:
-            numbers[kind][place] = args[argument].item()
-        for place, number in self.drawn:
-            numbers[1][place] = number.again()
+        for kind, position, argument in self.hosts:
+            numbers[kind][position] = args[argument].item()
+        for position, number in self.drawn:
+            numbers[1][position] = number.again()
         for vector, values in zip(vectors, numbers, strict=True):
             vector[: len(values)] = values
         return [vector.ctypes.data for vector, values in zip(vectors, numbers, strict=True) if values]
@@ -157,15 +157,15 @@ class Bound:
         """The block of each argument that is on the device; None where one has another layout or state than was
         bound. inputs: of the program so far."""
         known, reading = self.memory.blocks, self.memory.reading
-        if any(args[place].dim() for _, _, place in self.hosts):
+        if any(args[argument].dim() for _, _, argument in self.hosts):
             return None
         found = []
-        for place, contents, dtype, shape, strides, offset, value, read, reach in self.met:
-            t = args[place]
+        for argument, contents, dtype, shape, strides, offset, value, read, reach in self.met:
+            t = args[argument]
             block = known.get(t.untyped_storage().data_ptr())
             if block is None or block.dtype is not dtype or t.shape != shape or t.stride() != strides:
                 return None
-            if block.value != value or (block.place if block.reader == reading else -1) != read:
+            if block.value != value or (block.input if block.reader == reading else -1) != read:
                 return None
             if reach is None:
                 if block.shape != contents or t.storage_offset() != offset:
@@ -176,17 +176,19 @@ class Bound:
         if len(set(map(id, found))) != self.distinct or any(found[a] is not found[b] for a, b in self.shared):
             return None
         for part in self.parts:
-            if part.at < len(found) and inputs.place(self.address(part, args, found), part.shape) != part.known:
+            if part.at >= len(found):
+                continue
+            if inputs.number_of_part(self.address(part, args, found), part.shape) != part.known:
                 return None
         return found
 
-    def address(self, part: _Part, args: Sequence[Any], blocks: Sequence[Block]) -> int:
+    def address(self, part: _PartRead, args: Sequence[Any], blocks: Sequence[Block]) -> int:
         """Where a part begins."""
         first: int = blocks[part.at].address if part.moves < 0 else args[part.moves].data_ptr()
         return first + part.offset
 
 
-class Stretch:
+class StretchNotes:
     """Notes what the recording of a call adds to a program. Made before the call.
 
     kept: tensors that the graph holds, which count as further arguments.
@@ -208,15 +210,15 @@ class Stretch:
                 owner = self.owners.setdefault(id(block), len(self.met))
                 if owner != len(self.met):
                     self.shared.append((owner, len(self.met)))
-                read = block.place if block.reader == memory.reading else -1
+                read = block.input if block.reader == memory.reading else -1
                 view = tuple(t.shape), t.stride(), t.storage_offset()
                 self.met.append(_Met(k, block.shape, block.dtype, *view, block.value, read))
                 self.plain &= t.dtype is block.dtype and t.untyped_storage().data_ptr() == block.address
 
     def bind(
-        self, step: Step, numbers: tuple[list[float], list[int]], watched: Watched, results: Sequence[Any]
-    ) -> Bound | None:
-        """Binds what was recorded up to `step`. results: what the call gave. None where another call need not come to
+        self, node: TreeNode, numbers: tuple[list[float], list[int]], watched: Watched, results: Sequence[Any]
+    ) -> BoundStretch | None:
+        """Binds what was recorded up to `node`. results: what the call gave. None where another call need not come to
         the same: the program ended within, the host read or wrote a tensor, or a number came in a tensor of the CPU
         that is no argument."""
         on_device = [t for t in results if isinstance(t, torch.Tensor) and t.device.type == "hpu"]
@@ -224,7 +226,7 @@ class Stretch:
         if ended or not self.plain or any(t.dtype is not self.memory.of(t).dtype for t in on_device):
             return None
         _, _, floats, integers = self.marks
-        bound = Bound(self.memory, step, self.met, len(self.owners), self.shared, drawn=watched.drawn)
+        bound = BoundStretch(self.memory, node, self.met, len(self.owners), self.shared, drawn=watched.drawn)
         bound.floats, bound.integers = numbers[0][floats:], numbers[1][integers:]
         for kind, number, host in watched.hosts:
             argument = next((k for k, a in enumerate(self.args) if a is host), None)
@@ -236,32 +238,32 @@ class Stretch:
             bound.results.append(_result(bound, r, self.owners, fresh, self.args))
         places = {**self.owners, **{key: len(self.met) + k for key, k in fresh.items()}}
         self._inputs(bound, places)
-        blocks = {id(block): block for block in (self.memory.of(self.args[met.place]) for met in self.met)}
+        blocks = {id(block): block for block in (self.memory.of(self.args[met.argument]) for met in self.met)}
         for key, block in blocks.items():
             if block.value is not None and block.value != self.met[self.owners[key]].value:
                 bound.written.append((self.owners[key], block.value))
         self._move(bound)
         return bound
 
-    def _inputs(self, bound: Bound, places: dict[int, int]) -> None:
+    def _inputs(self, bound: BoundStretch, places: dict[int, int]) -> None:
         """Says where what the stretch reads comes from. places: of blocks, by identity."""
         blocks, reads = self.inputs.blocks, self.inputs.reads[self.marks[1] :]
-        for block in [*blocks[self.marks[0] :], *(blocks[place] for _, _, place, _ in reads)]:
+        for block in [*blocks[self.marks[0] :], *(blocks[number] for _, _, number, _ in reads)]:
             if id(block) not in places:
                 places[id(block)] = len(bound.met) + len(bound.storages) + len(bound.scratch)
                 bound.scratch.append(block.size)
         first = {}
-        for address, shape, place, new in reads:
+        for address, shape, number, new in reads:
             if new:
-                first[place] = len(bound.parts)
-            block = blocks[place]
+                first[number] = len(bound.parts)
+            block = blocks[number]
             offset = address - block.address
-            if new or place < self.marks[0]:
-                bound.parts.append(_Part(places[id(block)], offset, shape, -1, -1 if new else place))
+            if new or number < self.marks[0]:
+                bound.parts.append(_PartRead(places[id(block)], offset, shape, -1, -1 if new else number))
         for k in range(self.marks[0], len(blocks)):
             bound.inputs.append(-1 - first[k] if k in first else places[id(blocks[k])])
 
-    def _move(self, bound: Bound) -> None:
+    def _move(self, bound: BoundStretch) -> None:
         """Says which arguments may begin elsewhere: those with a block of their own of which parts only are read and
         nothing is written."""
         whole = {at for at in bound.inputs if at >= 0} | {at for at, _ in bound.written}
@@ -274,14 +276,14 @@ class Stretch:
             ends = []
             for k in parts:
                 part = bound.parts[k]
-                moved = bound.parts[k] = part._replace(offset=part.offset - begin, moves=met.place)
+                moved = bound.parts[k] = part._replace(offset=part.offset - begin, moves=met.argument)
                 ends.append((moved.offset, moved.offset + size * functools.reduce(int.__mul__, part.shape, 1)))
             reach = max(0, *(-low for low, _ in ends)), max(high for _, high in ends)
             bound.met[at] = met._replace(reach=reach)
 
 
 def _result(
-    bound: Bound, r: Any, owners: dict[int, int], fresh: dict[int, int], args: Sequence[Any]
+    bound: BoundStretch, r: Any, owners: dict[int, int], fresh: dict[int, int], args: Sequence[Any]
 ) -> Callable[[Sequence[Any], list[torch.Tensor]], Any]:
     """How a later call gets a result: an argument, a view of one, a new tensor, a view of it, or what it always is."""
     if not isinstance(r, torch.Tensor) or r.device.type != "hpu":
@@ -294,7 +296,7 @@ def _result(
     shape, strides, offset = tuple(r.shape), r.stride(), r.storage_offset()
     if id(block) in owners:
         met = bound.met[owners[id(block)]]
-        owner, before = met.place, offset - met.offset
+        owner, before = met.argument, offset - met.offset
         return lambda args, made: _view(args[owner], shape, strides, args[owner].storage_offset() + before)
     if id(block) in fresh:
         first = fresh[id(block)]

@@ -11,10 +11,10 @@ from habana_tf.torch.record.program import RecordedOp, Recording
 
 
 @dataclass(eq=False)
-class Step:
+class TreeNode:
     """index: which op of its recording it is. then: what may follow, by entry. launches: programs that end here, by the
     contents that they give and the inputs that these replace. lists: ops on lists of tensors that may follow as a whole
-    (see `lists`).
+    (see `dispatch.foreach`).
 
     record: the op as data; new: inputs that it is the first to read, and parameters: those of them that came as
     parameters of modules; numbers: how many it reads at run time. refused: why no program can have it; empty where one
@@ -24,7 +24,7 @@ class Step:
     """
 
     index: int
-    before: Step | None = None
+    before: TreeNode | None = None
     record: RecordedOp | None = None
     new: tuple[tuple[tuple[int, ...], str], ...] = ()
     parameters: tuple[int, ...] = ()
@@ -37,17 +37,17 @@ class Step:
     scope: str = ""
     line: str = ""
     plain: bool = False
-    then: dict[Any, Step] = field(default_factory=dict)
+    then: dict[Any, TreeNode] = field(default_factory=dict)
     launches: dict[Any, Any] = field(default_factory=dict)
     lists: dict[Any, list[Any]] = field(default_factory=dict)
 
-    def path(self) -> Iterator[Step]:
-        """The steps from the first one to this."""
+    def path(self) -> Iterator[TreeNode]:
+        """The nodes from the first one to this."""
         found = []
-        step: Step | None = self
-        while step is not None and step.record is not None:
-            found.append(step)
-            step = step.before
+        node: TreeNode | None = self
+        while node is not None and node.record is not None:
+            found.append(node)
+            node = node.before
         yield from reversed(found)
 
     def recording(self, wanted: Sequence[tuple[tuple[int, int], int]]) -> Recording:

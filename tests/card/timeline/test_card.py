@@ -14,10 +14,10 @@ from tests.child import on_hpu
 
 def _programs(work: Any) -> list[Any]:
     """What the runtime launched while some work was done, with all that is known of it."""
-    from habana_tf.card.timeline.record import EventKind, Recording
+    from habana_tf.card.timeline.record import EventKind, TimelineRecording
     from habana_tf.resolver import programs
 
-    recording = Recording()
+    recording = TimelineRecording()
     work()
     record = recording.read()
     recording.stop()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from habana_tf._native import _bridge
-from habana_tf.card.timeline.record import EventKind, Record, Recording
+from habana_tf.card.timeline.record import EventKind, Record, TimelineRecording
 
 
 def program(name: str) -> _bridge.Program:
@@ -30,7 +30,7 @@ def launches(record: Record) -> int:
 def test_launches_are_recorded_while_somebody_does_and_only_then() -> None:
     made = program("here")
     launch(made, 3)
-    recording = Recording()
+    recording = TimelineRecording()
     before = time.monotonic_ns()
     launch(made, 5)
     after = time.monotonic_ns()
@@ -42,16 +42,16 @@ def test_launches_are_recorded_while_somebody_does_and_only_then() -> None:
     assert all(before <= e.start <= e.end <= after for e in found)
     assert {record.programs[e.subject] for e in found} == {"here"}
     assert {e.subject for e in found} == {_bridge.program_number(made)}
-    again = Recording()
+    again = TimelineRecording()
     assert launches(again.read()) == 0
     again.stop()
 
 
 def test_a_recording_reads_from_its_own_beginning() -> None:
     made = program("here")
-    outer = Recording()
+    outer = TimelineRecording()
     launch(made, 2)
-    inner = Recording()
+    inner = TimelineRecording()
     launch(made, 3)
     assert launches(inner.read()) == 3
     inner.stop()
@@ -65,7 +65,7 @@ def test_a_recording_reads_from_its_own_beginning() -> None:
 
 def test_each_thread_has_its_own_events_in_order() -> None:
     made = [program(f"of thread {k}") for k in range(4)]
-    recording = Recording()
+    recording = TimelineRecording()
     threads = [threading.Thread(target=launch, args=(each, 5000)) for each in made]
     for each in threads:
         each.start()
@@ -83,14 +83,14 @@ def test_each_thread_has_its_own_events_in_order() -> None:
 
 def test_what_does_not_fit_is_counted() -> None:
     made = program("many")
-    recording = Recording()
+    recording = TimelineRecording()
     total = 512 * 2048 + 3000  # kMostChunks * kChunkEvents and some
     launch(made, total)
     record = recording.read()
     recording.stop()
     assert launches(record) + record.dropped == total
     assert record.dropped > 0
-    again = Recording()
+    again = TimelineRecording()
     launch(made, 2)
     assert (launches(again.read()), again.read().dropped) == (2, 0)
     again.stop()
@@ -106,7 +106,7 @@ def test_calls_are_in_their_launch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     recipe: Any = compile_program(layer(64), "step", target())
     bound = bind(recipe, [], None, target())
-    recording = Recording()
+    recording = TimelineRecording()
     inputs = [np.ones((64, WIDTH), np.float32), np.ones((WIDTH, OUT), np.float32)]
     for _ in range(3):
         _bridge.run_program(bound, inputs)

@@ -28,13 +28,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
 
 def _steps(make: Callable[[Any], Any], device: str) -> tuple[list[Any], list[int]]:
     """Weights after four steps, and how many programs ran in each."""
-    from habana_tf.torch.record import launch
+    from habana_tf.torch.record import loaded_program
 
     torch.manual_seed(0)
     weights = [torch.randn(*shape).to(device).requires_grad_() for shape in ((4, 5), (5,), (3, 2, 2))]
     updates = make(weights)
     ran: list[int] = []
-    run = launch.Launch.run
+    run = loaded_program.LoadedProgram.run
 
     def counted(self: Any, *given: Any) -> None:
         ran[-1] += 1
@@ -47,13 +47,13 @@ def _steps(make: Callable[[Any], Any], device: str) -> tuple[list[Any], list[int
         if device == "hpu":
             torch.hpu.synchronize()
         ran.append(0)
-        launch.Launch.run = counted  # type: ignore[method-assign]
+        loaded_program.LoadedProgram.run = counted  # type: ignore[method-assign]
         try:
             updates.step()
             if device == "hpu":
                 torch.hpu.synchronize()
         finally:
-            launch.Launch.run = run  # type: ignore[method-assign]
+            loaded_program.LoadedProgram.run = run  # type: ignore[method-assign]
     return [w.detach().cpu() for w in weights], ran
 
 

@@ -219,7 +219,7 @@ def test_graphs_are_one_program_in_a_new_tree_of_recordings_too() -> None:
     from habana_tf.torch import loader
     from habana_tf.torch.record import recorder as recording
 
-    recorder, most = loader.load().recorder, recording.MOST_STEPS
+    recorder, most = loader.load().recorder, recording.MOST_NODES
     w = torch.randn(6, 3)
     ours = w.to("hpu").requires_grad_()
     run = compiled(lambda x, w: (x @ w).tanh().sum())
@@ -233,11 +233,11 @@ def test_graphs_are_one_program_in_a_new_tree_of_recordings_too() -> None:
 
     for _ in range(12):
         root = recorder.root
-        recording.MOST_STEPS = 0
+        recording.MOST_NODES = 0
         try:
             step()
         finally:
-            recording.MOST_STEPS = most
+            recording.MOST_NODES = most
         assert recorder.root is not root
         torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-4, atol=1e-5)
     step()

@@ -94,10 +94,10 @@ def test_the_same_nan_records_nothing_new() -> None:
         torch.nn.functional.pad(x, (0, 1), value=float("nan")).cpu()
 
     step()
-    before = recorder._steps
+    before = recorder._nodes
     for _ in range(3):
         step()
-    assert recorder._steps == before
+    assert recorder._nodes == before
 
 
 @on_device()

@@ -31,7 +31,7 @@ _recordings = Recordings()
 _structures = Structures()
 
 
-class Launch:
+class LoadedProgram:
     """A program that runs on the addresses of blocks. sizes: bytes of its inputs that are no numbers."""
 
     def __init__(self, recording: Recording, memory: Memory, inputs: Sequence[Block]) -> None:
@@ -69,19 +69,24 @@ class Launch:
 
 @dataclass
 class Watched:
-    """What the recorder did while it was watched. launches: each program with the blocks that it read, the bytes before
-    those of its inputs that are parts of a block, and the blocks that it wrote. numbers: those read at run time; hosts:
-    (kind, place, tensor of the CPU) for those that came in tensors; drawn: (place, number) for those that are others at
-    each run. by_host: whether the host read or wrote a tensor meanwhile."""
+    """What the recorder did while it was watched.
 
-    launches: list[tuple[Launch, list[Block], dict[int, int], list[Block]]] = field(default_factory=list)
+    launches: each program that ran, the blocks that it read, by number of an input that is a part of a block the bytes
+    before it in that block, and the blocks that it wrote.
+    numbers: floats and integers that the programs read at run time.
+    hosts: (kind, position, tensor) of each number that came in a tensor of the CPU.
+    drawn: (position, number) of each integer that is another one at each run.
+    by_host: whether the host read or wrote a tensor meanwhile.
+    """
+
+    launches: list[tuple[LoadedProgram, list[Block], dict[int, int], list[Block]]] = field(default_factory=list)
     numbers: tuple[list[float], list[int]] = ([], [])
     hosts: list[tuple[str, int, torch.Tensor]] = field(default_factory=list)
     drawn: list[tuple[int, Drawn]] = field(default_factory=list)
     by_host: bool = False
 
     def ran(
-        self, launch: Launch, read: list[Block], offsets: dict[int, int], written: list[Block],
+        self, launch: LoadedProgram, read: list[Block], offsets: dict[int, int], written: list[Block],
         numbers: tuple[list[float], list[int]],
     ) -> bool:  # fmt: skip
         """Notes a program that is about to run; whether it is to."""
