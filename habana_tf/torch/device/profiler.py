@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from habana_tf.card.timeline.record import EventKind, Record, Recording
+from habana_tf.card.timeline.record import EventKind, Record, TimelineRecording
 
 _NS_PER_US = 1000
 _FIRST_PROCESS = 900_000_000
@@ -27,7 +27,7 @@ _FIRST_PROCESS = 900_000_000
 class _Window:
     """Of one profiler: the recording that is under way, and what the last one had."""
 
-    recording: Recording | None = None
+    recording: TimelineRecording | None = None
     record: Record | None = None
 
 
@@ -55,7 +55,7 @@ def starting(original: Any) -> Any:
             window = _windows.setdefault(self, _Window())
             if window.recording is not None:
                 window.recording.stop()
-            window.recording, window.record = Recording(), None
+            window.recording, window.record = TimelineRecording(), None
         return original(self)
 
     return _start_trace
