@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
@@ -100,6 +101,11 @@ class Term:
         axes = sorted({a % self.node.rank for a in axes})
         kept = [1 if i in axes else n for i, n in enumerate(self.node.shape)]
         return Term(self.b, self.b.reshape(self.b.reduce(kind, self.node, axes), kept))
+
+    def count(self, axes: Sequence[int]) -> Term | float:
+        """How many elements lie along these axes, in float32."""
+        n = ext.product(self.node.shape[a] for a in axes)
+        return float(n) if isinstance(n, int) else Term(self.b, self.b.extent(n, DType.F32))
 
     def sum(self, axes: Sequence[int]) -> Term:
         return self.over("sum", axes)

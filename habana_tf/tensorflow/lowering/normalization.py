@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from habana_tf.formulas.term import Term, wrap
-from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.channels import channels_last
@@ -29,8 +28,7 @@ def _channels(c: Lowering, x: Node) -> tuple[list[int], Term | float]:
     if x.rank not in (4, 5):
         raise c.error("an input of rank 4 or 5 is needed")
     axes = list(range(x.rank - 1))
-    count = ext.product(x.shape[:-1])
-    return axes, float(count) if isinstance(count, int) else Term(c.b, c.b.extent(count, DType.F32))
+    return axes, Term(c.b, x).count(axes)
 
 
 def _check_channels(c: Lowering, x: Node, names: Sequence[str]) -> None:

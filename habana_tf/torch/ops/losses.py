@@ -120,12 +120,12 @@ def _reduced(c: Call, losses: Term, reduction: int) -> Node:
     node = losses.node
     axes = list(range(node.rank))
     added = Term(losses.b, losses.b.reduce("sum", node, axes))
-    return (added / c.count(node, axes) if reduction == _MEAN else added).node
+    return (added / losses.count(axes) if reduction == _MEAN else added).node
 
 
 def _share(c: Call, dy: Node, away: Term, reduction: int) -> Term:
     """The gradient that each element's loss gets."""
-    grad, count = c.term(dy), c.count(away.node, range(away.node.rank))
+    grad, count = c.term(dy), away.count(range(away.node.rank))
     return grad * (1.0 / count) if reduction == _MEAN and count != 0 else grad
 
 

@@ -16,7 +16,7 @@ class _Channels:
     def __init__(self, c: Call, x: Node) -> None:
         self.c, self.x = c, x
         self.axes = [k for k in range(x.rank) if k != 1]
-        self.count = c.count(x, self.axes)
+        self.count = c.term(x).count(self.axes)
 
     def over(self, node: Node | None, missing: float) -> Term:
         """One value per channel; a constant where there is none."""
@@ -107,21 +107,39 @@ def batch_norm_backward(
     return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]
 
 
-@overload("native_layer_norm", floats=True, mixed=True)
-def layer_norm(
-    c: Call, x: Node, normalized_shape: Sequence[int], weight: Node | None, bias: Node | None, eps: float
-) -> list[Node]:
-    axes = list(range(x.rank - len(normalized_shape), x.rank))
-    t, count = c.term(x), c.count(x, axes)
+# -- over axes of one sample ------------------------------------------------------------------------------------
+
+
+def _normalized(
+    t: Term, axes: Sequence[int], weight: Term | None, bias: Term | None, eps: float
+) -> tuple[Term, Term, Term]:
+    """y, mean and 1 / sqrt(variance + eps)."""
+    count = t.count(axes)
     mean = t.sum(axes) / count
     away = t - mean
     inverse = ((away * away).sum(axes) / count + eps).map("rsqrt")
     y = away * inverse
-    if weight is not None:
-        y = y * c.term(weight)
-    if bias is not None:
-        y = y + c.term(bias)
-    return [y.node, mean.node, inverse.node]
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias, mean, inverse
+
+
+def _normalized_backward(
+    grad: Term, t: Term, axes: Sequence[int], mean: Term, inverse: Term, weight: Term | None
+) -> tuple[Term, Term]:
+    """The gradient, and what that by the weight is a sum of."""
+    count, normal = t.count(axes), (t - mean) * inverse
+    scaled = grad if weight is None else grad * weight
+    dx = inverse * (scaled - scaled.sum(axes) / count - normal * ((scaled * normal).sum(axes) / count))
+    return dx, grad * normal
+
+
+@overload("native_layer_norm", floats=True, mixed=True)
+def layer_norm(
+    c: Call, x: Node, normalized_shape: Sequence[int], weight: Node | None, bias: Node | None, eps: float
+) -> list[Node]:
+    axes = range(x.rank - len(normalized_shape), x.rank)
+    given = [None if node is None else c.term(node) for node in (weight, bias)]
+    return [made.node for made in _normalized(c.term(x), axes, *given, eps)]
 
 
 @overload("native_layer_norm_backward", floats=True, mixed=True)
@@ -130,17 +148,11 @@ def layer_norm_backward(
     bias: Operand | None, output_mask: Sequence[bool],
 ) -> list[Node | None]:  # fmt: skip
     inner = x.rank - len(normalized_shape)
-    axes, rows = list(range(inner, x.rank)), list(range(inner))
-    count = c.count(x, axes)
-    grad, inverse = c.term(dy, DType.F32), c.term(rstd, DType.F32)
-    normal = (c.term(x, DType.F32) - c.term(mean, DType.F32)) * inverse
-    scaled = grad if weight is None else grad * c.term(weight, DType.F32)
-    dx = inverse * (scaled - scaled.sum(axes) / count - normal * ((scaled * normal).sum(axes) / count))
-    made = [dx.node, c.b.reduce("sum", (grad * normal).node, rows), c.b.reduce("sum", grad.node, rows)]
-    return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]
-
-
-# -- groups of channels -----------------------------------------------------------------------------------------
+    grad, t, centre, inverse = (c.term(node, DType.F32) for node in (dy, x, mean, rstd))
+    scale = None if weight is None else c.term(weight, DType.F32)
+    dx, by_weight = _normalized_backward(grad, t, range(inner, x.rank), centre, inverse, scale)
+    sums = [c.b.reduce("sum", part.node, range(inner)) for part in (by_weight, grad)]
+    return [node if wanted else None for node, wanted in zip([dx.node, *sums], output_mask, strict=True)]
 
 
 @overload("native_group_norm", floats=True, mixed=True)
@@ -152,16 +164,9 @@ def group_norm(
     b, inner = c.b, channels // groups
     if 0 in x.shape:
         raise c.refused("an empty tensor")
-    split = (n, groups, inner, places)
-    t = Term(b, b.reshape(c.term(x).node, split))
-    mean = t.sum([2, 3]) / c.count(t.node, [2, 3])
-    away = t - mean
-    inverse = ((away * away).sum([2, 3]) / c.count(t.node, [2, 3]) + eps).map("rsqrt")
-    y = away * inverse
-    if weight is not None:
-        y = y * Term(b, b.reshape(c.term(weight).node, (1, groups, inner, 1)))
-    if bias is not None:
-        y = y + Term(b, b.reshape(c.term(bias).node, (1, groups, inner, 1)))
+    t = c.term(b.reshape(x, (n, groups, inner, places)))
+    given = [None if node is None else c.term(b.reshape(node, (groups, inner, 1))) for node in (weight, bias)]
+    y, mean, inverse = _normalized(t, [2, 3], *given, eps)
     return [b.reshape(y.node, x.shape), mean.flat([2, 3]).node, inverse.flat([2, 3]).node]
 
 
@@ -174,19 +179,12 @@ def group_norm_backward(
     if 0 in x.shape:
         raise c.refused("an empty tensor")
     split, each = (n, groups, inner, places), (n, groups, 1, 1)
-    grad, t = (Term(b, b.reshape(b.cast(node, DType.F32), split)) for node in (dy, x))
-    centre, inverse = (Term(b, b.reshape(b.cast(node, DType.F32), each)) for node in (mean, rstd))
-    normal = (t - centre) * inverse
-    scaled = grad
-    if weight is not None:
-        scaled = grad * Term(b, b.reshape(b.cast(weight, DType.F32), (1, groups, inner, 1)))
-    count = c.count(t.node, [2, 3])
-    dx = inverse * (scaled - scaled.sum([2, 3]) / count - normal * ((scaled * normal).sum([2, 3]) / count))
-    made = [
-        b.reshape(dx.node, x.shape),
-        b.reshape(b.reduce("sum", (grad * normal).node, [0, 3]), (channels,)),
-        b.reshape(b.reduce("sum", grad.node, [0, 3]), (channels,)),
-    ]
+    given = (dy, split), (x, split), (mean, each), (rstd, each)
+    grad, t, centre, inverse = (c.term(b.reshape(node, shape), DType.F32) for node, shape in given)
+    scale = None if weight is None else c.term(b.reshape(weight, (groups, inner, 1)), DType.F32)
+    dx, by_weight = _normalized_backward(grad, t, [2, 3], centre, inverse, scale)
+    sums = [b.reshape(b.reduce("sum", part.node, [0, 3]), (channels,)) for part in (by_weight, grad)]
+    made = [b.reshape(dx.node, x.shape), *sums]
     return [node if wanted else None for node, wanted in zip(made, output_mask, strict=True)]
 
 

@@ -28,8 +28,8 @@ def total(c: Call, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any =
 @overload("mean", "mean.dim", floats=True)
 def mean(c: Call, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Node:
     axes = _axes(x, dim)
-    count = c.count(x, axes)
-    added = Term(c.b, c.b.reduce("sum", c.term(x).node, axes))
+    wide = c.term(x)
+    count, added = wide.count(axes), Term(c.b, c.b.reduce("sum", wide.node, axes))
     return c.b.reshape((added / count).node if count != 0 else c.b.const(math.nan, DType.F32, c.shape), c.shape)
 
 
@@ -116,7 +116,7 @@ def logsumexp(c: Call, x: Node, dim: Any, keepdim: bool = False) -> Node:
 def _moments(c: Call, x: Node, dim: Any, correction: float | None) -> tuple[Node, Node]:
     """Variance and mean, in two passes, without the axes that they are taken over."""
     t, axes = c.term(x), _axes(x, dim)
-    count = c.count(x, axes)
+    count = t.count(axes)
     if count == 0:
         nothing = c.b.const(math.nan, DType.F32, c.shape)
         return nothing, nothing

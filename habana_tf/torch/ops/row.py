@@ -20,7 +20,6 @@ import numpy as np
 
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.formulas.term import Term
-from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType
@@ -192,8 +191,3 @@ class Call:
     def numbers(self, sizes: Sequence[Extent]) -> list[int]:
         """As `number`, of several."""
         return [self.number(n) for n in sizes]
-
-    def count(self, x: Node, axes: Sequence[int]) -> float | Term:
-        """How many elements of x lie along these axes, as an operand of a formula."""
-        n = ext.product(x.shape[a] for a in axes)
-        return float(n) if isinstance(n, int) else Term(self.b, self.b.extent(n, DType.F32))
