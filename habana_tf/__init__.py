@@ -1,9 +1,9 @@
-"""habana_tf: a TensorFlow device `HPU` on a simulated Gaudi.
+"""habana_tf: a simulated Gaudi as TensorFlow's device `HPU` and PyTorch's `hpu`.
 
     from habana_tf import load_habana_module
     load_habana_module()
 
-Importing this package imports neither TensorFlow nor the compiler: every name below is looked up in its module
+PyTorch's is loaded by `import habana_frameworks.torch`. Importing this package imports no framework and no compiler: every name below is looked up in its module
 when it is first used.
 """
 
