@@ -3,8 +3,8 @@
     from habana_tf import load_habana_module
     load_habana_module()
 
-PyTorch's is loaded by `import habana_frameworks.torch`. Importing this package imports no framework and no compiler: every name below is looked up in its module
-when it is first used.
+PyTorch's is loaded by `import habana_frameworks.torch`. Importing this package imports no framework and no compiler:
+every name below is looked up in its module when it is first used.
 """
 
 from __future__ import annotations
