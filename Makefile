@@ -34,7 +34,7 @@ COMMA := ,
 
 # Tests run here, so that Python finds the installed package and not its sources.
 RUN := build/run
-SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
+SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name '*.js' -o -name '*.css' -o -name py.typed -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
 	CMakeLists.txt pyproject.toml README.md LICENSE
 NATIVE := $(shell find kernels habana_frameworks tests/fuzz -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples release

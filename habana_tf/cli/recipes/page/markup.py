@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
+
+STYLE = Path(__file__).with_name("style.css").read_text("utf-8")
+"""Of all pages."""
 
 
 class Markup(str):

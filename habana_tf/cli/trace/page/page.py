@@ -6,18 +6,19 @@ import base64
 import hashlib
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from habana_tf.card.timeline import card_clock, summary
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.cli.output import moment
-from habana_tf.cli.recipes.page.markup import Markup, document, figure, joined, table, tag, tiles
+from habana_tf.cli.recipes.page.markup import STYLE, Markup, document, figure, joined, table, tag, tiles
 from habana_tf.cli.trace.page import flame, memory, roofline, spans
-from habana_tf.cli.trace.page.script import SCRIPT
-from habana_tf.cli.trace.page.style import STYLE
 from habana_tf.hardware.chips import Chip, chips
 from habana_tf.reports.units import brief, operations, size
 
+_BESIDE = Path(__file__).parent
+SCRIPT = (_BESIDE / "script.js").read_text("utf-8")
 _MOST_ROWS = 40
 _MOST_REASONS = 5
 _LEGEND = (("launch", "launch"), ("kernel", "kernel call"), ("compile", "compile, load, graph pass"), ("copy", "copy"),
@@ -34,7 +35,7 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return document(
         f"Timeline of {first['command']}",
-        STYLE,
+        STYLE + (_BESIDE / "style.css").read_text("utf-8"),
         policy,
         tag("h1", "Timeline"),
         tag("p", f"{first['command']}, {moment(time.time())}. {spans.said(parts)}.", class_="quiet"),

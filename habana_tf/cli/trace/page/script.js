@@ -1,6 +1,4 @@
-"""The page's script: draws the spans of a clock on a canvas that can be moved and zoomed. It loads nothing."""
-
-SCRIPT = """
+// Draws the spans of a clock of the timeline's page on a canvas that can be moved and zoomed. It loads nothing.
 "use strict";
 const data = JSON.parse(document.getElementById("spans").textContent);
 const ROW = 15, HEAD = 17, AXIS = 20;
@@ -123,4 +121,3 @@ const all = () => draws.forEach(draw => draw());
 new ResizeObserver(all).observe(document.body);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
 window.addEventListener("beforeprint", all); window.addEventListener("afterprint", all);
-"""
