@@ -70,14 +70,10 @@ class Term:
 
     def chunk(self, count: int, axis: int) -> list[Term]:
         """`count` equal parts along an axis whose size is known."""
-        shape, starts = list(self.node.shape), [0] * self.node.rank
-        whole = shape[axis]
+        whole = self.node.shape[axis]
         assert isinstance(whole, int)
-        shape[axis], made = whole // count, []
-        for k in range(count):
-            starts[axis] = k * (whole // count)
-            made.append(Term(self.b, self.b.slice(self.node, starts, shape)))
-        return made
+        size = whole // count
+        return [Term(self.b, self.b.along(self.node, axis, k * size, size)) for k in range(count)]
 
     def max(self, other: Term | float) -> Term:
         return self._binary("max", other)

@@ -289,6 +289,13 @@ class Builder:
             return x
         return self._node(Op.SLICE, (x,), size, x.dtype, (begin, step))
 
+    def along(self, x: Node, axis: int, begin: Extent, size: Extent) -> Node:
+        """`size` elements of one axis, from `begin` on."""
+        begins: list[Extent] = [0] * x.rank
+        sizes = list(x.shape)
+        begins[axis], sizes[axis] = begin, size
+        return self.slice(x, begins, sizes)
+
     def pad(self, x: Node, low: Sequence[Extent], high: Sequence[Extent], value: Node | float = 0,
             interior: Sequence[int] | None = None) -> Node:  # fmt: skip
         """x padded with `value` (a scalar node or number) at both ends and, with `interior`, between elements."""

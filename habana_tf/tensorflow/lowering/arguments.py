@@ -66,13 +66,6 @@ def size_of(c: Lowering, n: Extent, what: str) -> int:
     return n
 
 
-def static_slice(c: Lowering, x: Node, axis: int, begin: Extent, size: Extent) -> Node:
-    """x[begin : begin + size] along one axis."""
-    shape = list(x.shape)
-    shape[axis] = size
-    return c.b.slice(x, [begin if a == axis else 0 for a in range(x.rank)], shape)
-
-
 def insert_axis(c: Lowering, x: Node, axis: int) -> Node:
     """x with a new axis of size 1 before `axis`."""
     return c.b.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))

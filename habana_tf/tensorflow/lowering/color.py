@@ -11,7 +11,6 @@ from __future__ import annotations
 from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.arguments import static_slice
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, op
 
@@ -20,7 +19,7 @@ def _channels(c: Lowering, x: Node) -> tuple[Term, Term, Term]:
     """The three channels, each [..., 1]."""
     if not x.rank or x.shape[-1] != 3:
         raise c.error("the last axis must be the 3 channels")
-    red, green, blue = (wrap(c.b, static_slice(c, x, x.rank - 1, k, 1)) for k in range(3))
+    red, green, blue = (wrap(c.b, c.b.along(x, x.rank - 1, k, 1)) for k in range(3))
     return red, green, blue
 
 

@@ -16,7 +16,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
-from habana_tf.tensorflow.lowering.arguments import constant_shape, extents, static_slice
+from habana_tf.tensorflow.lowering.arguments import constant_shape, extents
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import INDEX, INTS, op
 
@@ -31,7 +31,7 @@ def _whole(x: Term) -> Node:
 
 def _column(c: Lowering, table: Node, column: int, shape: Shape) -> Term:
     """Column of a float32 table [N, columns], over `shape` = [N, height, width]."""
-    line = c.b.reshape(static_slice(c, table, 1, column, 1), (table.shape[0],))
+    line = c.b.reshape(c.b.along(table, 1, column, 1), (table.shape[0],))
     if table.shape[0] == 1:
         return wrap(c.b, c.b.expand(line, shape))
     return wrap(c.b, c.b.broadcast_in_dim(line, shape, [0]))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from habana_tf.cluster import counts
+from habana_tf.formulas.ordering import float_key
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
@@ -23,7 +24,6 @@ from habana_tf.tensorflow.lowering.arguments import (
     extents,
     scalar,
     scalar_extent,
-    static_slice,
 )
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, FLOATS, INDEX, INTS, NUMERIC, op
@@ -89,7 +89,7 @@ def coordinates(c: Lowering, indices: Node, shape: Sequence[Extent]) -> list[Nod
     if depth > rank:
         raise c.error(f"indices address {depth} axes of a tensor that has {rank}")
     last = indices.rank - 1
-    coords = [c.b.reshape(static_slice(c, indices, last, k, 1), indices.shape[:-1]) for k in range(depth)]
+    coords = [c.b.reshape(c.b.along(indices, last, k, 1), indices.shape[:-1]) for k in range(depth)]
     for each, size in zip(coords, shape, strict=False):
         c.context.in_range("indices", each, size)
     return coords
@@ -203,7 +203,7 @@ def top_k(c: Lowering) -> Sequence[Node]:
     elif isinstance(k, int) and k > 0:
         order = b.sort(flat, 1, descending=True, first=k)
     else:
-        order = static_slice(c, b.sort(flat, 1, descending=True), 1, 0, k)
+        order = c.b.along(b.sort(flat, 1, descending=True), 1, 0, k)
     rows = b.iota(order.shape, 0, DType.I32)
     shape = (*x.shape[:-1], k)
     values = b.reshape(b.gather(flat, [rows, order], [0, 1]), shape)
@@ -238,11 +238,7 @@ def _sort_key(b: Builder, x: Node) -> Node:
         # what is added to one without a sign turns its order into that of integers with one
         offset = b.const(-(1 << 31) if x.dtype is DType.U32 else 0, DType.I32, x.shape)
         return b.map("xor", b.cast(x, DType.I32), offset)
-    number = b.map("add", b.cast(x, DType.F32), b.const(0, DType.F32, x.shape))  # -0 + 0 is 0
-    bits = b.map("bitcast", number, dtype=DType.I32)
-    turned = b.map("xor", bits, b.const((1 << 31) - 1, DType.I32, x.shape))
-    key = b.select(b.map("lt", bits, b.const(0, DType.I32, x.shape)), turned, bits)
-    return b.select(b.map("isnan", number), b.const((1 << 31) - 1, DType.I32), key)
+    return float_key(b, x)
 
 
 @op("InTopK", T=INDEX)

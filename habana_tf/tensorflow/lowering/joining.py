@@ -8,7 +8,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.arguments import axis_of, extents, insert_axis, scalar, static_slice
+from habana_tf.tensorflow.lowering.arguments import axis_of, extents, insert_axis, scalar
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, INDEX, op
 
@@ -48,7 +48,7 @@ def unpack(c: Lowering) -> Sequence[Node]:
     if x.shape[axis] != num:
         raise c.error(f"axis {axis} must have size num = {num}")
     rest = [n for a, n in enumerate(x.shape) if a != axis]
-    return [c.b.reshape(static_slice(c, x, axis, i, 1), rest) for i in range(num)]
+    return [c.b.reshape(c.b.along(x, axis, i, 1), rest) for i in range(num)]
 
 
 @op("Split", fixed=["split_dim"], T=ALL)
@@ -60,7 +60,7 @@ def split(c: Lowering) -> Sequence[Node]:
         raise c.needs_number(f"whether axis {axis} splits into {num} equal parts depends on its size")
     if each is None:
         raise c.error(f"axis {axis} does not split into {num} equal parts")
-    return [static_slice(c, x, axis, ext.mul(each, i), each) for i in range(num)]
+    return [c.b.along(x, axis, ext.mul(each, i), each) for i in range(num)]
 
 
 @op("SplitV", fixed=["size_splits", "split_dim"], T=ALL, Tlen=(DType.I8, *INDEX))
@@ -80,4 +80,4 @@ def split_v(c: Lowering) -> Sequence[Node]:
         starts.append(ext.add(starts[-1], s))
     if not all(c.at_least(s) for s in sizes) or not c.premises.equal(starts[-1], n):
         raise c.error(f"size_splits {sizes} must be non-negative and sum to {n}, the size of axis {axis}")
-    return [static_slice(c, x, axis, at, s) for at, s in zip(starts, sizes, strict=False)]
+    return [c.b.along(x, axis, at, s) for at, s in zip(starts, sizes, strict=False)]

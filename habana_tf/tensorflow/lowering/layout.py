@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from habana_tf.formulas import padding
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.arguments import extents, ints, static_slice
+from habana_tf.tensorflow.lowering.arguments import extents, ints
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, INDEX, NUMERIC, op
 
@@ -43,12 +44,11 @@ def _skipped(c: Lowering) -> int:
     return 1 if c.attr("mode") == "REFLECT" else 0
 
 
-def _last_mirrored(c: Lowering, axis: int, n: Extent, low: Extent, high: Extent) -> Extent:
-    """How many elements of an axis of `n` a mirror shows at most, which the paddings must not exceed."""
+def _check_mirrored(c: Lowering, axis: int, n: Extent, low: Extent, high: Extent) -> None:
+    """Paddings must not exceed what a mirror shows at most of an axis of `n`."""
     last = ext.add(n, -_skipped(c))
     if not (low == high == 0 or (c.at_least(last, low) and c.at_least(last, high))):
         raise c.error(f"paddings {low} and {high} must be no greater than {last} on axis {axis}")
-    return last
 
 
 @op("MirrorPad", fixed=["paddings"], T=ALL, Tpaddings=INDEX)
@@ -56,10 +56,8 @@ def mirror_pad(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
     pairs, skip = _paddings(c), _skipped(c)
     for axis, (low, high) in enumerate(pairs):
-        n = x.shape[axis]
-        last = _last_mirrored(c, axis, n, low, high)
-        before = b.reverse(static_slice(c, x, axis, skip, low), [axis])
-        after = b.reverse(static_slice(c, x, axis, ext.add(last, ext.mul(high, -1)), high), [axis])
+        _check_mirrored(c, axis, x.shape[axis], low, high)
+        before, after = padding.mirrored(b, x, axis, low, high, skip)
         x = b.concat([before, x, after], axis)
     return x
 
@@ -72,18 +70,8 @@ def mirror_pad_grad(c: Lowering) -> Node:
     x = b.cast(x, dtype.accumulator)
     pairs, skip = _paddings(c), _skipped(c)
     for axis, (low, high) in enumerate(pairs):
-        n = ext.add(x.shape[axis], ext.mul(ext.add(low, high), -1))
-        last = _last_mirrored(c, axis, n, low, high)
-        out = static_slice(c, x, axis, low, n)
-        ends = ((low, 0, skip), (high, ext.add(low, n), ext.add(last, ext.mul(high, -1))))
-        for size, at, put in ends:
-            if size != 0:
-                part = b.reverse(static_slice(c, x, axis, at, size), [axis])
-                before: list[Extent] = [0] * x.rank
-                after: list[Extent] = [0] * x.rank
-                before[axis], after[axis] = put, ext.add(n, ext.mul(ext.add(size, put), -1))
-                out = b.map("add", out, b.pad(part, before, after))
-        x = out
+        _check_mirrored(c, axis, padding.less(x.shape[axis], ext.add(low, high)), low, high)
+        x = padding.mirrored_gradient(b, x, axis, low, high, skip)
     return b.cast(x, dtype)
 
 
@@ -178,5 +166,5 @@ def batch_to_space(c: Lowering) -> Node:
         left = ext.add(grown[i], ext.mul(ext.add(low, high), -1))
         if not (c.at_least(low) and c.at_least(high) and c.at_least(left)):
             raise c.error(f"crops {low} and {high} do not fit a size of {grown[i]}")
-        x = static_slice(c, x, i + 1, low, left)
+        x = c.b.along(x, i + 1, low, left)
     return x

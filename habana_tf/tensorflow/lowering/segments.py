@@ -18,7 +18,7 @@ from habana_tf.cluster import counts
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.tensorflow.lowering.arguments import extents, scalar_extent, static_slice
+from habana_tf.tensorflow.lowering.arguments import extents, scalar_extent
 from habana_tf.tensorflow.lowering.indexing import gather_axis, scatter_wide
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, NUMERIC, op
@@ -167,7 +167,7 @@ def sparse_times_dense(c: Lowering) -> Node:
     sizes = extents(c, "a_shape")
     if len(sizes) != 2 or places.rank != 2 or places.shape[1] != 2 or values.shape != places.shape[:1]:
         raise c.error("a_indices must be [elements, 2], a_values [elements] and a_shape two numbers")
-    row, column = (b.reshape(static_slice(c, places, 1, k, 1), values.shape) for k in (0, 1))
+    row, column = (b.reshape(c.b.along(places, 1, k, 1), values.shape) for k in (0, 1))
     if c.attr("adjoint_a"):
         row, column, sizes = column, row, sizes[::-1]
     dense = b.permute(dense, (1, 0)) if c.attr("adjoint_b") else dense

@@ -16,7 +16,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Op
-from habana_tf.tensorflow.lowering.arguments import axis_of, extents, ints, static_slice
+from habana_tf.tensorflow.lowering.arguments import axis_of, extents, ints
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, INDEX, op
 
@@ -50,7 +50,7 @@ class AxisSlice:
 
 def element(c: Lowering, vector: Node, i: int) -> Node:
     """Element i of a vector as a scalar."""
-    return c.b.reshape(static_slice(c, vector, 0, i, 1), ())
+    return c.b.reshape(c.b.along(vector, 0, i, 1), ())
 
 
 def _line(c: Lowering, cut: AxisSlice, extent: Extent, shape: Sequence[Extent], axis: int) -> Node:
@@ -306,7 +306,7 @@ def roll(c: Lowering) -> Node:
             at = None if known is None else _rolled(c, ext.mul(known.reshape(-1).tolist()[k], -1), n)
         if at is not None:
             rest = ext.add(n, ext.mul(at, -1))
-            x = b.concat([static_slice(c, x, axis, at, rest), static_slice(c, x, axis, 0, at)], axis)
+            x = b.concat([c.b.along(x, axis, at, rest), c.b.along(x, axis, 0, at)], axis)
         else:
             back, size = b.expand(element(c, shifts, k), (n,)), b.expand(b.extent(n, shift.dtype), (n,))
             source = b.map("floormod", b.map("sub", b.iota((n,), 0, shift.dtype), back), size)

@@ -36,13 +36,8 @@ def roll(c: Call, x: Node, shifts: Sequence[int] | int, dims: Sequence[int] | in
     for shift, axis in zip(moves, axes or [0], strict=True):
         n = c.number(out.shape[axis])
         cut = -shift % n
-        begin = [0] * out.rank
-        size = list(out.shape)
-        size[axis] = cut
-        front = b.slice(out, begin, size)
-        begin[axis], size[axis] = cut, n - cut
-        back = b.slice(out, begin, size)
-        out = b.concat([back, front], axis) if cut else out
+        if cut:
+            out = b.concat([b.along(out, axis, cut, n - cut), b.along(out, axis, 0, cut)], axis)
     return b.reshape(out, c.shape)
 
 
@@ -94,12 +89,7 @@ def cross(c: Call, x: Node, y: Node, dim: int = -1) -> Node:
     a, z = (b.expand(c.node(n, c.dtype.accumulator), c.shape) for n in (x, y))
 
     def turned(n: Node, by: int) -> Node:
-        parts = []
-        for k in range(3):
-            begin = [0] * n.rank
-            begin[axis] = (k + by) % 3
-            parts.append(b.slice(n, begin, [1 if m == axis else s for m, s in enumerate(n.shape)]))
-        return b.concat(parts, axis)
+        return b.concat([b.along(n, axis, (k + by) % 3, 1) for k in range(3)], axis)
 
     first = b.binary("mul", turned(a, 1), turned(z, 2))
     return b.binary("sub", first, b.binary("mul", turned(a, 2), turned(z, 1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from habana_tf.formulas.ordering import float_key
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
@@ -24,13 +25,7 @@ def _keyed(c: Call, x: Node) -> Node:
     """What to sort instead of x: NaN counts as the greatest number, as in PyTorch."""
     if not x.dtype.is_float:
         return x if x.dtype is not DType.BOOL else c.b.cast(x, DType.U8)
-    b = c.b
-    bits = b.map("bitcast", b.cast(x, DType.F32), dtype=DType.I32)
-    zero = b.const(0, DType.I32, x.shape)
-    bits = b.select(b.binary("eq", bits, b.const(-(1 << 31), DType.I32)), zero, bits)  # -0.0 is 0.0
-    mirrored = b.binary("sub", b.const(-(1 << 31), DType.I32), bits)
-    ordered = b.select(b.binary("lt", bits, zero), mirrored, bits)
-    return b.select(b.map("isnan", b.cast(x, DType.F32)), b.const((1 << 31) - 1, DType.I32), ordered)
+    return float_key(c.b, x)
 
 
 def _sorted(c: Call, x: Node, dim: int, descending: bool, first: int | None = None) -> list[Node]:

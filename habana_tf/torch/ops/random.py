@@ -156,7 +156,7 @@ def choices(c: Call, p: Node, count: int, seed: Operand, offset: Operand) -> Nod
     axis = p.rank - 1
     _look_at_weights(c, p, "invalid multinomial distribution (encountering probability entry < 0, infinity or NaN)")
     running = b.scan("sum", b.cast(p, DType.F32), axis)
-    total = b.slice(running, [0] * axis + [c.number(p.shape[axis]) - 1], [*p.shape[:axis], 1])
+    total = b.along(running, axis, c.number(p.shape[axis]) - 1, 1)
     drawn = (_unit(c, seed, offset) * Term(b, total)).node
     places = (*c.shape, p.shape[axis])
     passed = b.binary(
