@@ -38,9 +38,13 @@ SETTINGS_LEFT_OUT = {
 """The same of the settings that the compiler's sources read."""
 
 
-@functools.cache
 def names(kind: Any) -> tuple[str, ...]:
     """The fields of a dataclass that are in keys, in their order."""
+    return _names(kind)
+
+
+@functools.cache
+def _names(kind: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if f.name not in LEFT_OUT.get(kind, ()))
 
 
