@@ -73,6 +73,10 @@ class Setting(Generic[T]):
             hint = f"the default is {shown(self.default)}"
             raise SettingError(f"{source}={text!r} is not allowed: use {self.allowed} ({hint})") from error
 
+    def set(self, text: str) -> None:
+        """Has this process, and those that it starts, take a value from now on."""
+        os.environ[self.name] = text
+
 
 def shown(value: object) -> str:
     """A value as a user would type it."""

@@ -29,6 +29,7 @@ from habana_tf.torch.loader import load
 from habana_tf.torch.memory.strides import hints, order_of_strides, ordered
 from habana_tf.torch.record import current, scopes
 from habana_tf.torch.record.compiled_steps import Kind
+from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.stretches import BoundStretch
 from habana_tf.torch.record.tree import TreeNode
 
@@ -150,7 +151,7 @@ class _Walk(torch.fx.Interpreter):
             made = super().run_node(n)
         if n.op == "call_function":
             random = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
-            on_host = any(t.device.type != "hpu" for t in _tensors(made))
+            on_host = any(t.device.type != "hpu" for t in tensors(made))
             taken = n.target is operator.getitem and n.args[0] in self.outside
             if on_host or taken or uses != recorder.host_uses or random and draws == recorder.draws:
                 self.outside[n] = None
@@ -159,12 +160,6 @@ class _Walk(torch.fx.Interpreter):
     def names(self) -> str:
         """The ops that were noted."""
         return ", ".join(sorted({str(n.target) for n in self.outside if isinstance(n.target, torch._ops.OpOverload)}))
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [t for x in value for t in _tensors(x)] if isinstance(value, (list, tuple)) else []
 
 
 def _divided(whole: Region, outside: dict[torch.fx.Node, None]) -> Callable[..., Any]:

@@ -85,6 +85,8 @@ def test_an_alias_works_and_the_name_wins(monkeypatch: pytest.MonkeyPatch) -> No
     assert settings.HLS_MODULE_ID.get() == 3
     monkeypatch.setenv("HLS_MODULE_ID", "5")
     assert settings.HLS_MODULE_ID.get() == 5
+    settings.HLS_MODULE_ID.set("6")
+    assert settings.HLS_MODULE_ID.get() == 6
     monkeypatch.delenv("HLS_MODULE_ID")
     monkeypatch.setenv("HLS1_MODULE_ID", "x")
     with pytest.raises(settings.SettingError, match="HLS1_MODULE_ID='x'"):

@@ -21,7 +21,7 @@ import torch
 
 from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.table import rows
-from habana_tf.torch.record.meta import tensors
+from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.overload import OverloadRow
 from tests.torch.error_inputs import moved, raised
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from habana_tf.settings import PT_HPU_AUTOCAST_FP32_OPS_LIST, PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST
+from habana_tf.torch.record.nested import tensors
 
 log = logging.getLogger("habana_tf")
 
@@ -143,7 +144,7 @@ class Casts:
         if policy is Policy.FP32:
             return torch.float32
         if policy is Policy.WIDEST:
-            types = {t.dtype for t in _tensors((*args, *kwargs.values())) if _castable(t)}
+            types = {t.dtype for t in tensors((args, kwargs)) if _castable(t)}
             return None if len(types) < 2 else torch.float32  # of bf16, fp16 and fp32, no two the same
         return torch.get_autocast_dtype("hpu")
 
@@ -192,14 +193,6 @@ def _overloads(name: str) -> Iterable[Any]:
         overload = getattr(packet, kind)
         if not overload._schema.is_mutable:
             yield overload
-
-
-def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
 
 
 def _castable(t: torch.Tensor) -> bool:

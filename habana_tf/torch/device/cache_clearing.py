@@ -26,4 +26,4 @@ def clear_if_asked() -> None:
             clear(path)
         except (NoDirectory, ReadOnly, Refused, OSError) as why:
             _log.warning("recipe cache %s is not cleared: %s", path, why)
-    os.environ[PT_CACHE_FOLDER_DELETE.name] = "0"
+    PT_CACHE_FOLDER_DELETE.set("0")

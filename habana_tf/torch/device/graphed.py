@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from habana_tf.torch.device.graphs import HPUGraph, graph, is_current_stream_capturing
 from habana_tf.torch.device.own_graphs import CachedParams, copy_to, input_hash
 from habana_tf.torch.record import current
+from habana_tf.torch.record.nested import tensors
 
 __all__ = [
     "CachedParams", "HPUGraph", "ModuleCacher", "copy_to", "graph", "input_hash", "is_current_stream_capturing",
@@ -44,10 +45,6 @@ def _key(leaves: Sequence[Any], spec: Any, training: bool) -> Hashable | None:
     except TypeError:
         return None
     return key
-
-
-def _tensors(leaves: Sequence[Any]) -> list[torch.Tensor]:
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 class _State:
@@ -87,10 +84,10 @@ class _Inference:
         with graph(captured, dry_run=True):
             made = forward(*args, **kwargs)
         outputs, structure = pytree.tree_flatten(made)
-        return cls(captured, _tensors(static), outputs, structure, _State(module))
+        return cls(captured, list(tensors(static)), outputs, structure, _State(module))
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        for static, given in zip(self.inputs, _tensors(leaves), strict=True):
+        for static, given in zip(self.inputs, tensors(leaves), strict=True):
             static.copy_(given)
         self.graph.replay()
         copies = [o.clone() if isinstance(o, torch.Tensor) else o for o in self.outputs]
@@ -184,7 +181,7 @@ class _Training:
             leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
             for leaf in leaves
         ]
-        self.inputs = _tensors(self.static)
+        self.inputs = list(tensors(self.static))
         self.surface = (*self.inputs, *parameters)
         self.wanted = [t for t in self.surface if t.requires_grad]
         self.allow_unused = allow_unused
@@ -195,7 +192,7 @@ class _Training:
         with graph(self.fwd, dry_run=True):
             outputs = self._forward(forward)
         self.outputs = outputs
-        self.gradients_of = [torch.zeros_like(o) for o in _tensors(outputs) if o.requires_grad]
+        self.gradients_of = [torch.zeros_like(o) for o in tensors(outputs) if o.requires_grad]
         with graph(self.bwd, dry_run=True):
             self.grads = self._backward(outputs, self.gradients_of)
         self.function = self._function()
@@ -207,7 +204,7 @@ class _Training:
         return outputs
 
     def _backward(self, outputs: Sequence[Any], given: Sequence[torch.Tensor] | None) -> Sequence[Any]:
-        differentiable = [o for o in _tensors(outputs) if o.requires_grad]
+        differentiable = [o for o in tensors(outputs) if o.requires_grad]
         if not differentiable or not self.wanted:
             return ()
         given = [torch.zeros_like(o) for o in differentiable] if given is None else given
@@ -215,7 +212,7 @@ class _Training:
 
     def _function(self) -> Any:
         owner = self
-        with_grad = [o.requires_grad for o in _tensors(self.outputs)]
+        with_grad = [o.requires_grad for o in tensors(self.outputs)]
 
         class Graphed(torch.autograd.Function):
             @staticmethod
@@ -223,7 +220,7 @@ class _Training:
                 for static, tensor in zip(owner.inputs, given, strict=False):
                     static.detach().copy_(tensor)
                 owner.fwd.replay()
-                made = tuple(o.detach().clone() for o in _tensors(owner.outputs))
+                made = tuple(o.detach().clone() for o in tensors(owner.outputs))
                 ctx.mark_non_differentiable(*(m for m, grad in zip(made, with_grad, strict=True) if not grad))
                 return made
 
@@ -245,7 +242,7 @@ class _Training:
         return Graphed
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        made = iter(self.function.apply(*_tensors(leaves), *self.surface[len(self.inputs) :]))
+        made = iter(self.function.apply(*tensors(leaves), *self.surface[len(self.inputs) :]))
         given = [next(made) if isinstance(o, torch.Tensor) else o for o in self.outputs]
         return pytree.tree_unflatten(given, self.structure)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from habana_tf.settings import HABANA_SIM_CARDS, TF_ENABLE_DYNAMIC_SHAPES
+from habana_tf.settings import HABANA_SIM_CARDS, HLS_MODULE_ID, TF_ENABLE_DYNAMIC_SHAPES
 from habana_tf.torch.device import graphed, memory, metrics, random, streams
 from habana_tf.torch.device.graphed import *  # noqa: F403
 from habana_tf.torch.device.graphed import __all__ as _graphed
@@ -80,7 +79,7 @@ def set_device(device: Any) -> None:
     Habana's way to give processes cards of their own. Raises RuntimeError where it already has another."""
     number = device if isinstance(device, int) else torch.device(device).index or 0
     if number and not is_initialized():
-        os.environ["HLS_MODULE_ID"] = str(number)
+        HLS_MODULE_ID.set(str(number))
     index(number)
 
 
@@ -135,12 +134,12 @@ def synchronize(device: Any = None) -> None:
 
 def enable_dynamic_shape() -> None:
     """Has sizes that change compiled as ranges, which is how it is unless TF_ENABLE_DYNAMIC_SHAPES says otherwise."""
-    os.environ[TF_ENABLE_DYNAMIC_SHAPES.name] = "1"
+    TF_ENABLE_DYNAMIC_SHAPES.set("1")
 
 
 def disable_dynamic_shape() -> None:
     """Has each size compiled by itself."""
-    os.environ[TF_ENABLE_DYNAMIC_SHAPES.name] = "0"
+    TF_ENABLE_DYNAMIC_SHAPES.set("0")
 
 
 def is_bf16_supported() -> bool:

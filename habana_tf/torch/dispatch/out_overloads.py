@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from habana_tf.torch.ops.table import rows
-from habana_tf.torch.record import cpu_check, meta, number_forms
+from habana_tf.torch.record import cpu_check, number_forms
+from habana_tf.torch.record.nested import tensors
 
 
 @functools.cache
@@ -39,10 +40,10 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The results of such an overload, which are its `out` tensors; None where it is none that is computed so."""
     names = written(overload)
     given = [kwargs[name] for name in names if name in kwargs]
-    tensors = list(meta.tensors(given))
-    if tensors and _overlap(tensors, meta.tensors([args, *(v for name, v in kwargs.items() if name not in names)])):
+    outputs = list(tensors(given))
+    if outputs and _overlap(outputs, tensors([args, *(v for name, v in kwargs.items() if name not in names)])):
         cpu_check.check(overload, args, kwargs)
-    for t in tensors:
+    for t in outputs:
         if t.device.type != "hpu":
             raise RuntimeError(f"Expected out tensor to have device hpu:0, but got {t.device} instead")
     other = without_out(overload)
@@ -51,9 +52,9 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     named = {name: value for name, value in kwargs.items() if name not in names}
     made = number_forms.taking_numbers(other, args, named)(*args, **named)
     results = list(made) if isinstance(made, (list, tuple)) else [made]
-    if len(results) != len(tensors) or not all(map(_takes, tensors, results)):
+    if len(results) != len(outputs) or not all(map(_takes, outputs, results)):
         return None
-    for t, result in zip(tensors, results, strict=True):
+    for t, result in zip(outputs, results, strict=True):
         if t.shape != result.shape:
             t.resize_(result.shape)
         t.copy_(result)

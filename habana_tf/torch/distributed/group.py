@@ -30,6 +30,7 @@ from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.distributed import batch_norm
 from habana_tf.torch.distributed.work import Several, Summing, Work
 from habana_tf.torch.loader import load
+from habana_tf.torch.record.nested import tensors
 
 NAME = "hccl"
 _CPU = torch.device("cpu")
@@ -111,8 +112,7 @@ class HcclGroup(dist.ProcessGroup):
         return work
 
     def _begin(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        held: list[torch.Tensor] = []
-        _collect(args, held)
+        held = _of_card(args)
         if not held:
             return getattr(self._host, name)(*args, **kwargs)
         if name in ("allreduce", "allreduce_coalesced"):
@@ -123,8 +123,7 @@ class HcclGroup(dist.ProcessGroup):
             return self._all_to_all(args[0], args[1], held)
         read = _READ[name]
         given = [self._on_host(a, k != read, name in _FLAT) for k, a in enumerate(args)]
-        results: list[torch.Tensor] = []
-        _collect(args[0], results)
+        results = _of_card(args[0])
         options = next(
             (a for a in (*args, *kwargs.values()) if getattr(a, "reduceOp", None) == dist.ReduceOp.AVG), None
         )
@@ -141,7 +140,7 @@ class HcclGroup(dist.ProcessGroup):
             under = getattr(self._host, name)(*given, **kwargs)
         finally:
             options.reduceOp = dist.ReduceOp.AVG
-        written = [] if name == "reduce" and options.rootRank != self.rank() else _flat(given[0])
+        written = [] if name == "reduce" and options.rootRank != self.rank() else list(tensors(given[0]))
 
         def run() -> None:
             under.wait()
@@ -237,18 +236,8 @@ class HcclGroup(dist.ProcessGroup):
         return (asked if asked > timedelta(0) else self._gloo.options._timeout).total_seconds()
 
 
-def _collect(value: Any, found: list[torch.Tensor]) -> None:
-    """Adds the tensors of the device among arguments."""
-    if isinstance(value, torch.Tensor):
-        if value.device.type == "hpu":
-            found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for x in value:
-            _collect(x, found)
-
-
-def _flat(value: Any) -> list[torch.Tensor]:
-    return [t for v in value for t in _flat(v)] if isinstance(value, (list, tuple)) else [value]
+def _of_card(value: Any) -> list[torch.Tensor]:
+    return [t for t in tensors(value) if t.device.type == "hpu"]
 
 
 def _collective(name: str) -> Callable[..., Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from habana_tf.hardware import cards, claim, ranks
 from habana_tf.settings import HLS_MODULE_ID
 
@@ -28,6 +26,6 @@ def initialize_distributed_hpu(
                 "processes, or make more cards visible (HABANA_VISIBLE_MODULES, HABANA_SIM_CARDS)"
             )
         if claim.held_card() is None:
-            os.environ[HLS_MODULE_ID.name] = str(allowed[local_rank].module_id)
+            HLS_MODULE_ID.set(str(allowed[local_rank].module_id))
     size, place, local = (s if g is None else g for s, g in zip(said, given, strict=True))
     return size, place, local

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -135,6 +135,8 @@ class _Step:
         """Records it; returns the batch."""
         import torch
 
+        from habana_tf.torch.record.nested import tensors
+
         args, kwargs, targets = self._arguments()
         updates = self._optimizer() if self.asked.optimizer is not None else None
         if updates is not None:
@@ -157,7 +159,7 @@ class _Step:
                     updates.step()
                     updates.zero_grad(set_to_none=True)
         self.unrunner.flush()
-        first = next((t for t in _leaves([args, kwargs]) if t.dim()), None)
+        first = next((t for t in tensors([args, kwargs]) if t.dim()), None)
         return 1 if first is None else int(first.shape[0])
 
     def _copied(self, module: torch.nn.Module) -> torch.nn.Module:
@@ -225,6 +227,8 @@ class _Step:
         import torch
         from torch.nn import functional as F
 
+        from habana_tf.torch.record.nested import tensors
+
         if self.asked.loss is not None:
             return self.asked.loss(outputs, *targets)
         own = getattr(outputs, "loss", None)
@@ -233,7 +237,7 @@ class _Step:
         if own is not None:
             return own
         total: Any = None
-        for y in _leaves(outputs):
+        for y in tensors(outputs):
             if not y.is_floating_point():
                 continue
             if y.dim() > 1 and y.shape[-1] > 1:
@@ -258,18 +262,6 @@ def _inner(module: Any) -> Any:
             module = module.module
         else:
             return module
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from _leaves(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for x in value:
-            yield from _leaves(x)
 
 
 def _like(x: Any) -> Any:

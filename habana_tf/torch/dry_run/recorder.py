@@ -22,6 +22,7 @@ from habana_tf.cluster.cluster import Ref
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import current, random_state, scopes
 from habana_tf.torch.record.meta import to_meta
+from habana_tf.torch.record.nested import mapped, tensors
 from habana_tf.torch.record.program import Recording
 from habana_tf.torch.record.recorder import Recorder
 
@@ -125,11 +126,11 @@ class Unrunner(Recorder):
 
     def left_to_cpu(self, overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """An op that would run on the CPU: its results by its meta kernel."""
-        given = [t for t in _tensors([args, kwargs]) if t.device.type == "hpu"]
+        given = [t for t in tensors([args, kwargs]) if t.device.type == "hpu"]
         if any(self.memory.of(t).value is not None for t in given):
             self.flush()
         try:
-            made = overload(*to_meta(_off_card(args)), **to_meta(_off_card(kwargs)))
+            made = overload(*to_meta(args), **to_meta(kwargs))
         except (NotImplementedError, RuntimeError) as why:
             raise ValueNeeded(
                 f"{overload} would run on the CPU, and the size of its result is not known: {why}"
@@ -139,33 +140,17 @@ class Unrunner(Recorder):
         targets = [kwargs.get(name, args[names.index(name)] if names.index(name) < len(args) else None)
                    for name in written]  # fmt: skip
         results = [t for t in targets if isinstance(t, torch.Tensor)] or None
-        fresh = _on_card(made) if results is None else results[0] if len(results) == 1 else tuple(results)
+        fresh = mapped(_on_card, made) if results is None else results[0] if len(results) == 1 else tuple(results)
         name = f"{scope}/{overload}" if (scope := scopes.now()) else str(overload)
-        self.host.append(OnHost(str(overload), name, _bytes(given), _bytes(_tensors(fresh))))
+        self.host.append(OnHost(str(overload), name, _bytes(given), _bytes(tensors(fresh))))
         return fresh
 
 
-def _off_card(value: Any) -> Any:
-    """Arguments with PyTorch's device `meta` in the place of the card, where a call says on which it makes tensors."""
-    if isinstance(value, torch.device):
-        return torch.device("meta") if value.type == "hpu" else value
-    if isinstance(value, dict):
-        return {name: _off_card(x) for name, x in value.items()}
-    return [_off_card(x) for x in value] if isinstance(value, (list, tuple)) else value
-
-
 def _on_card(made: Any) -> Any:
+    """A tensor of the card for what a meta kernel gave."""
     if isinstance(made, torch.Tensor):
         return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device="hpu")
-    return type(made)(map(_on_card, made)) if isinstance(made, (list, tuple)) else made
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for x in value for t in _tensors(x)] if isinstance(value, (list, tuple)) else []
+    return made
 
 
 def _bytes(tensors: Sequence[torch.Tensor]) -> int:

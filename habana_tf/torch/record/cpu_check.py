@@ -24,7 +24,7 @@ import torch
 
 from habana_tf.torch.memory.strides import order_of_strides
 from habana_tf.torch.record import number_forms
-from habana_tf.torch.record.meta import tensors
+from habana_tf.torch.record.nested import mapped, tensors
 
 SMALL = 1 << 12
 """Elements that any kernel computes in microseconds."""
@@ -119,17 +119,16 @@ class _Call:
         return None
 
     def _of_cpu(self, value: Any, fill: int, lengths: dict[int, int], made: dict[Any, torch.Tensor]) -> Any:
-        if isinstance(value, torch.Tensor):
-            if value not in made:
-                made[value] = self._tensor(value, fill, lengths, made)
-            return made[value]
-        if isinstance(value, (list, tuple)):
-            return [self._of_cpu(x, fill, lengths, made) for x in value]
-        if isinstance(value, dict):
-            return {name: self._of_cpu(x, fill, lengths, made) for name, x in value.items()}
-        if isinstance(value, torch.device):
-            return torch.device("cpu")
-        return lengths.get(value, value) if type(value) is int else value
+        def of_cpu(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                if value not in made:
+                    made[value] = self._tensor(value, fill, lengths, made)
+                return made[value]
+            if isinstance(value, torch.device):
+                return torch.device("cpu")
+            return lengths.get(value, value) if type(value) is int else value
+
+        return mapped(of_cpu, value)
 
     def _tensor(self, t: torch.Tensor, fill: int, lengths: dict[int, int], made: dict[Any, torch.Tensor]) -> Any:
         """A tensor of the CPU for one of a call."""

@@ -18,7 +18,7 @@ from habana_tf.torch.memory.layouts import SinkingBuilder
 from habana_tf.torch.memory.storage import Memory
 from habana_tf.torch.memory.strides import contiguous_strides, format_of, order_of_strides
 from habana_tf.torch.record import cpu_check, meta, number_forms, scopes
-from habana_tf.torch.record.meta import tensors
+from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.overload import (
     MOST_RUN_TIME_NUMBERS,
     WHOLE,

@@ -19,6 +19,7 @@ from habana_tf.hardware import device_state
 from habana_tf.reports.layer_names import layer
 from habana_tf.resolver import placements
 from habana_tf.torch.record import scopes
+from habana_tf.torch.record.nested import mapped
 
 log = logging.getLogger("habana_tf")
 
@@ -37,9 +38,9 @@ def on_card(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Seque
         if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim():
             copied += value.nbytes
             return value.to("hpu")
-        return [moved(x) for x in value] if isinstance(value, (list, tuple)) else value
+        return value
 
-    given, named = [moved(a) for a in args], {name: moved(a) for name, a in kwargs.items()}
+    given, named = mapped(moved, args), mapped(moved, kwargs)
     if placements.note_host_operand(op, device_state.PYTORCH, copied, lambda: layer(scopes.now())):
         log.info("%s reads a tensor of the host, which is copied to the card at each call", op)
     return given, named

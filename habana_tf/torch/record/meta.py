@@ -9,12 +9,13 @@ that gives 0 for rows of -inf the kernel of the other one, which gives the same 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from habana_tf.torch.memory.strides import contiguous_strides, format_of, order_of_strides
+from habana_tf.torch.record.nested import mapped, tensors
 
 Shape = tuple[int, ...]
 
@@ -116,24 +117,12 @@ def _described(value: Any) -> Any:
     return type(value), repr(value) if isinstance(value, (float, complex)) else value
 
 
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for x in value:
-            yield from tensors(x)
-    elif isinstance(value, dict):
-        yield from tensors(list(value.values()))
-
-
 def to_meta(value: Any) -> Any:
     """Arguments for a meta kernel."""
+    return mapped(_without_memory, value)
+
+
+def _without_memory(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-    if isinstance(value, (list, tuple)):
-        return [to_meta(x) for x in value]
-    if isinstance(value, dict):
-        return {k: to_meta(x) for k, x in value.items()}
-    if isinstance(value, torch.device):
-        return torch.device("meta")
-    return value
+    return torch.device("meta") if isinstance(value, torch.device) else value
