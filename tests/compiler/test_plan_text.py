@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,6 +87,12 @@ def test_blocks_of_winograds_algorithm() -> None:
     plan = read("winograd rows 2 channels 32 panels 2 tiles 8 chunks 1", c, target())
     assert plan.winograd is not None and written(plan, c) == "winograd rows 2 channels 32 panels 2 tiles 8 chunks 1\n"
     results(case, plan)
+
+
+def test_the_plan_in_the_documentation() -> None:
+    spec = matmul(256, 512, 784).spec
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    assert f"```\n{written(chosen(spec, MACHINES[0]), canonical(spec))}```\n" in page
 
 
 def changed(line: str, to: str) -> Callable[[str], str]:
