@@ -31,6 +31,7 @@ from tests.compiler.contraction_cases import (
     padded_convolution,
     padded_depthwise,
     run,
+    told,
 )
 from tests.compiler.point_cases import KINDS, named
 
@@ -289,7 +290,7 @@ def test_padding_that_must_be_in_memory() -> None:
 
 def test_plans_share_work() -> None:
     """Work long enough for threads has items enough for several; bf16 uses dot products where they are chosen."""
-    tgt = Target(Isa.AVX512, True, "x86-64-v4", "+avx512bf16", "dot")
+    tgt = told(Target(Isa.AVX512, True, "x86-64-v4", "+avx512bf16"), "dot")
     for case in (matmul(512, 512, 784), convolution(64, 13, 32, 64, 3, 1, 1), filter_gradient(64, 28, 1, 32, 3)):
         code = emit_contract(case.spec, tgt, "kernel")
         assert max(call.grid for call in code.calls) >= 8
