@@ -17,7 +17,7 @@ from habana_tf.tensorflow.changes import (
     tracebacks,
     xla,
 )
-from habana_tf.tensorflow.changes.keras2 import jit, recurrent, tracing, updates
+from habana_tf.tensorflow.changes.keras2 import jit, recurrent, tracing
 
 __all__ = ["ALL", "ChangeError", "install", "undo", "wanted"]
 
@@ -34,7 +34,6 @@ ALL: tuple[Group, ...] = (
     jit.JIT,
     recurrent.RECURRENT,
     tracing.TRACING,
-    updates.UPDATES,
     keras3.JIT,
     keras3.WORKERS,
 )

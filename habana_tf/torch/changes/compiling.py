@@ -140,7 +140,7 @@ def _forget_pictures() -> None:
 
 
 RECURRENT = Group(
-    "traced_recurrent_layers", "torch.compile leaves LSTM and GRU out of its graphs, and they run op by op",
+    "traced_recurrent_layers", "torch.compile runs functions with LSTM or GRU op by op, and fullgraph=True raises",
     (Change("torch._dynamo.config", "allow_rnn", _traced),),
     worth="12 ms in the place of 18 for a step of two layers of LSTM, 8 x 32 x 256, on two cores", host=PYTORCH,
 )  # fmt: skip

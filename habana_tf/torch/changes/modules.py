@@ -33,7 +33,7 @@ AUTOCAST = Group(
     (Change("torch", "clear_autocast_cache", _forgetting),), numbers=True, host=PYTORCH,
 )  # fmt: skip
 TRANSFORMERS = Group(
-    "transformer_parts", "nn.TransformerEncoder in eval mode runs on the CPU: a layer is one op, which has no program",
+    "transformer_parts", "nn.TransformerEncoder in eval mode fails with a padding mask, or runs on the CPU",
     (), begin=lambda started: torch.backends.mha.set_fastpath_enabled(False),
     end=lambda: torch.backends.mha.set_fastpath_enabled(True), host=PYTORCH,
 )  # fmt: skip

@@ -10,11 +10,10 @@ from typing import Any
 from habana_tf.host_changes.change import install, undo
 from habana_tf.tensorflow.changes.keras2.recurrent import RECURRENT
 from habana_tf.tensorflow.changes.keras2.tracing import TRACING
-from habana_tf.tensorflow.changes.keras2.updates import UPDATES
 from tests import forked
 from tests.child import environment
 
-CHANGED = RECURRENT, TRACING, UPDATES
+CHANGED = RECURRENT, TRACING
 Seen = dict[str, list[dict[str, Any]]]
 """{case: [with it, without it]}"""
 Case = Callable[[], Any]
