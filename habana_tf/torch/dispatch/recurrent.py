@@ -170,7 +170,7 @@ class _Layer(torch.autograd.Function):
         return tuple(made[:-1])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+    def backward(ctx: Any, *grads: Any) -> Any:
         source, (weight, bias, *states) = ctx.saved_tensors[:3], ctx.saved_tensors[3 : 5 + len(grads)]
         output, *cells, kept = ctx.saved_tensors[5 + len(grads) :]
         if all(grad is None for grad in grads):

@@ -74,21 +74,23 @@ def _gates(given: torch.Tensor, hidden: torch.Tensor, *biases: torch.Tensor | No
 
 
 def _lstm_cell(given: Any, hidden: Any, cx: Any, *biases: Any) -> tuple[Any, ...]:
-    *states, kept = recurrent.lstm(*_gates(given, hidden, *biases), cx)
-    return *states, torch.cat(kept, 1)
+    given, hidden = _gates(given, hidden, *biases)
+    hy, cy, kept = recurrent.lstm(given, hidden, cx)
+    return hy, cy, torch.cat(kept, 1)
 
 
 def _lstm_cell_backward(
     grad_hy: Any, grad_cy: Any, cx: torch.Tensor, cy: torch.Tensor, workspace: torch.Tensor, has_bias: bool
 ) -> tuple[Any, ...]:
-    grads = (0.0 if grad is None else grad for grad in (grad_hy, grad_cy))
-    parts, old = recurrent.lstm_gradient(*grads, cx, cy, workspace.chunk(recurrent.LSTM_GATES, 1))
+    dh, dc = (0.0 if grad is None else grad for grad in (grad_hy, grad_cy))
+    parts, old = recurrent.lstm_gradient(dh, dc, cx, cy, workspace.chunk(recurrent.LSTM_GATES, 1))
     gates = torch.cat(parts, 1)
     return gates, old, gates.sum(0) if has_bias else None
 
 
 def _gru_cell(given: Any, hidden: Any, hx: Any, *biases: Any) -> tuple[Any, ...]:
-    hy, kept = recurrent.gru(*_gates(given, hidden, *biases), hx)
+    given, hidden = _gates(given, hidden, *biases)
+    hy, kept = recurrent.gru(given, hidden, hx)
     return hy, torch.cat([*kept[:3], hx, kept[3]], 1)
 
 

@@ -38,9 +38,9 @@ def lstm_cell_backward(
     c: Call, grad_hy: Node | None, grad_cy: Node | None, cx: Node, cy: Node, workspace: Node, has_bias: bool
 ) -> Sequence[Node | None]:
     """Gradients of the gates, of the old cell, and of the bias."""
-    grads = (0.0 if grad is None else c.term(grad) for grad in (grad_hy, grad_cy))
+    dh, dc = (0.0 if grad is None else c.term(grad) for grad in (grad_hy, grad_cy))
     kept = c.term(workspace).chunk(recurrent.LSTM_GATES, 1)
-    parts, old = recurrent.lstm_gradient(*grads, c.term(cx), c.term(cy), kept)
+    parts, old = recurrent.lstm_gradient(dh, dc, c.term(cx), c.term(cy), kept)
     gates = _joined(parts)
     return [gates, old.node, c.b.reduce("sum", gates, [0]) if has_bias else None]
 
