@@ -138,8 +138,8 @@ def layer_norm(
     c: Call, x: Node, normalized_shape: Sequence[int], weight: Node | None, bias: Node | None, eps: float
 ) -> list[Node]:
     axes = range(x.rank - len(normalized_shape), x.rank)
-    given = [None if node is None else c.term(node) for node in (weight, bias)]
-    return [made.node for made in _normalized(c.term(x), axes, *given, eps)]
+    scale, shift = (None if node is None else c.term(node) for node in (weight, bias))
+    return [made.node for made in _normalized(c.term(x), axes, scale, shift, eps)]
 
 
 @overload("native_layer_norm_backward", floats=True, mixed=True)
@@ -165,8 +165,8 @@ def group_norm(
     if 0 in x.shape:
         raise c.refused("an empty tensor")
     t = c.term(b.reshape(x, (n, groups, inner, places)))
-    given = [None if node is None else c.term(b.reshape(node, (groups, inner, 1))) for node in (weight, bias)]
-    y, mean, inverse = _normalized(t, [2, 3], *given, eps)
+    scale, shift = (None if node is None else c.term(b.reshape(node, (groups, inner, 1))) for node in (weight, bias))
+    y, mean, inverse = _normalized(t, [2, 3], scale, shift, eps)
     return [b.reshape(y.node, x.shape), mean.flat([2, 3]).node, inverse.flat([2, 3]).node]
 
 
