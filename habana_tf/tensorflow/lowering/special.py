@@ -8,10 +8,16 @@ from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.lowering import Lowering
-from habana_tf.tensorflow.lowering.math import formula
-from habana_tf.tensorflow.lowering.row import op
+from habana_tf.tensorflow.lowering.math import formula, wide
+from habana_tf.tensorflow.lowering.row import FLOATS, op
 
-formula(special.digamma, "Digamma")
+
+@op("Digamma", T=FLOATS, generic="elementwise")
+def digamma(c: Lowering) -> Node:
+    """The derivative of lgamma."""
+    return wide(c, special.digamma, *c.inputs)
+
+
 formula(special.ndtri, "Ndtri")
 formula(special.erfinv, "Erfinv")
 

@@ -9,7 +9,7 @@ from tensorflow.python.framework import op_def_registry
 from habana_tf.tensorflow.lowering import catalog, table
 from tests.documentation.op_pages import tensorflow_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
+PAGE = Path(__file__).parents[3] / "docs" / "ops.md"
 
 
 def test_the_page_is_what_the_table_says() -> None:

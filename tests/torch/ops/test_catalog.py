@@ -11,7 +11,7 @@ from habana_tf.cli.main import main
 from habana_tf.torch.ops.table import rows
 from tests.documentation.op_pages import torch_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "torch-ops.md"
+PAGE = Path(__file__).parents[3] / "docs" / "torch-ops.md"
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="the documentation is not here")
