@@ -1,8 +1,8 @@
 """`torch.hpu.Stream` and `torch.hpu.Event`.
 
-A card runs the programs of its streams side by side. The simulated one runs each program when it is launched, so all
-work of every stream is done as soon as it is no more only recorded: to wait is to end the recording, and nothing is
-ever under way. Times are those of the host that simulates; `card_time_report` has a card's.
+A card runs the programs of its streams side by side. Here a launch returns when its program has run, so the only work
+that can be waiting is what is recorded and not yet launched: `synchronize` and `wait` launch it, `query` asks if there
+is any. Times are those of this host; `card_time_report` has a card's.
 """
 
 from __future__ import annotations

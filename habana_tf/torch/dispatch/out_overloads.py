@@ -1,8 +1,8 @@
-"""`out=`: an overload that writes its results into given tensors, as the one without `out` and a copy.
+"""Runs `out=` overloads as their functional twins and a copy: `add.out(x, y, out=z)` is `z.copy_(add(x, y))`.
 
-That other overload has a row, and both steps are of one program, which writes the results where they belong. What is
-not just that (a result that has to be cast, a tensor with elements that gets another size) is left to PyTorch's kernels
-of the CPU, with their warnings and errors.
+The twin has a row in the table; it and the copy are recorded into one program, which writes into `z` directly. Calls
+whose result has to be cast, or that give another size to a tensor with elements, run on PyTorch's CPU kernels, which
+give their own warnings and errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from habana_tf.torch.record.nested import tensors
 
 @functools.cache
 def without_out(overload: Any) -> Any:
-    """The overload of the table that makes new tensors of the same arguments; None where there is none."""
+    """The functional twin of an overload: the same arguments without `out`; None where the table has none."""
     schema = overload._schema
     if not any(a.is_out for a in schema.arguments):
         return None
@@ -37,7 +37,8 @@ def without_out(overload: Any) -> Any:
 
 
 def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The results of such an overload, which are its `out` tensors; None where it is none that is computed so."""
+    """Runs an `out=` overload as its functional twin and a copy, and returns its `out` tensors. None if it has no twin,
+    or if the twin's results have another type or size than `out`."""
     names = written(overload)
     given = [kwargs[name] for name in names if name in kwargs]
     outputs = list(tensors(given))

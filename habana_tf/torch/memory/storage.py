@@ -42,10 +42,13 @@ Shape = tuple[int, ...]
 class Block:
     """Memory of one storage.
 
-    size: bytes that its tensors have, room: bytes there are. shape, dtype: its contents in row-major order, from the
-    first byte on. counted: whether it counts as HBM. value: which result of the recorded program it is to hold, None
-    where memory has what it holds. reader: the number of the last recorded program that reads it, and input: as which
-    input, -1 where only parts are read (`view_inputs`). lent: while a tensor uses it. held: how many graphs keep it.
+    size: bytes that its tensors ask for; room: bytes that it has.
+    shape, dtype: its contents, in row-major order from the first byte on.
+    counted: whether it counts as HBM.
+    value: the result of the recorded program that it is to hold; None where its memory is up to date.
+    reader: the number of the last recorded program that reads it; input: as which input of that program, -1 where only
+    parts of it are read (`record.view_inputs`).
+    lent: whether a tensor uses it. held: how many graphs keep it.
     """
 
     __slots__ = ("address", "counted", "dtype", "held", "input", "lent", "reader", "room", "shape", "size", "value")

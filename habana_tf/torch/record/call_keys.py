@@ -1,4 +1,4 @@
-"""Calls of overloads as entries: the edges of the tree of recordings (see `recorder`)."""
+"""Makes the key of a call of an overload, its entry: an edge of the tree of recordings (see `recorder`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from habana_tf.torch.record.overload import WHOLE, Drawn, NotRecorded, Number, O
 
 
 class Entries:
-    """Makes entries of calls, and notes what they read. inputs: what the program reads so far; draws: how many numbers
-    were drawn for it."""
+    """Makes entries, and notes which inputs and numbers the calls read. inputs: of the program so far; draws: counts
+    `Drawn` numbers."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory

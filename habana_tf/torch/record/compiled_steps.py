@@ -5,7 +5,7 @@ mode, such as a loss, with more graphs, and with those of the gradients. It ends
 
     graph 1, op, graph 2, loss, gradient of graph 2, gradient of op, gradient of graph 1 | optimizer
 
-What comes again is another step: a graph that is in the program already, or any forward graph behind a gradient.
+The next step begins with a graph that is in the program already, or with any forward graph after a backward one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ class Kind(Enum):
 
 @dataclass
 class CompiledGraphs:
-    """The graphs of the program that is recorded. awaited: those whose gradients are to come; came: whether one has;
-    passing: whether the program ends with the backward pass that is under way; some: whether there is a graph; within:
-    whether one is just recorded op by op; ops: how many others there are."""
+    """The compiled graphs of the program that is recorded.
+
+    awaited: forward graphs whose backward graphs are to come. came: whether a backward graph came. passing: whether the
+    program will end with the backward pass that is under way. some: whether there is any graph. within: whether one is
+    recorded op by op at the moment. ops: how many ops of eager mode there are.
+    """
 
     awaited: list[Any] = field(default_factory=list)
     came: bool = False
@@ -41,7 +44,7 @@ class CompiledGraphs:
 
     @property
     def wait(self) -> bool:
-        """Whether ops of eager mode wait with them."""
+        """Whether ops of eager mode become part of the program, rather than end it."""
         return self.within or (self.passing or bool(self.awaited)) and self.ops < _MOST_BETWEEN
 
     def goes_on(self, kind: Kind, graph: Any) -> bool:

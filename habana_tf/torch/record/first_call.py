@@ -1,5 +1,5 @@
-"""The first time that a call is recorded in some place: what PyTorch's meta kernels say of it, the op as data, and a
-rehearsal of its lowering."""
+"""Makes the tree node of a call that is recorded after these ops for the first time: what PyTorch's meta kernels say of
+its results, the op as data, and a trial of its lowering, so that a refusal is known before compiling."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def node_of(
 
 
 class _Filling:
-    """Finds what there is to know of a call that was never recorded in this place."""
+    """Fills the fields of a new node."""
 
     def __init__(
         self, node: TreeNode, kernel: OverloadRow, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],

@@ -1,15 +1,16 @@
-"""A stretch of a recording bound to the arguments of a function: what is recorded once is recorded again in one go.
+"""Records all ops of a function in one go, from the second call on.
 
-The recorder finds the program of a call op by op. Where it is known that the same ops will follow (a graph of
-torch.compile), the first call is recorded as any other, and what it added to the program is noted by the arguments that
-it came from. In the tree of recordings a later call is one edge in the place of many:
+The recorder finds the program of a call op by op. A graph of torch.compile, or an op on lists of tensors, adds the same
+ops at each call. So its first call is recorded op by op, `StretchNotes` notes which inputs, numbers and results it
+added to the program, as functions of the call's arguments, and a `BoundStretch` adds the same for later calls:
 
     . --(mm, input 0, input 1)--> . --(relu, value 0)--> .      node by node, the first time
     . ---------------(graph, argument 0, argument 1)---> .      from then on, to the same node
 
-So a graph is part of the program that is recorded, with what comes before and after it. What is bound holds where the
-program has come to the same node and arguments have memory of the same layout, in the same state; for others there is
-another stretch. An argument of which only parts are read (`view_inputs`) may begin anywhere in a storage of any size.
+A graph stays part of the program that is recorded, with what comes before and after it. A stretch can be repeated where
+the program has come to the same tree node, and arguments have the same layout and are in the same state; for others
+another stretch is recorded. An argument of which only parts are read (`view_inputs`) may begin anywhere in a storage of
+any size.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ Value = tuple[int, int]
 
 
 class _Met(NamedTuple):
-    """An argument on the device as it was met: which it is, the contents of its block and its view of them. value,
-    read: which result of the program the block is to hold, and as which input it is read, None and -1 where it is not.
-    reach: where another call's may begin elsewhere in another block, the bytes that are read before its first element
-    and from there on; None where it may not."""
+    """What a tensor argument on the device has to be for the stretch to be repeated.
+
+    argument: its position. contents, dtype: shape and type of its block's contents. shape, strides, offset: its view.
+    value: the result of the program that its block is to hold, None for none. read: as which input of the program it
+    was read before, -1 for none. reach: None where a later call's argument has to have the same contents and offset;
+    else it may be anywhere in a block that has so many bytes (before, from) its first element.
+    """
 
     argument: int
     contents: tuple[int, ...]
@@ -48,8 +52,9 @@ class _Met(NamedTuple):
 
 
 class _PartRead(NamedTuple):
-    """A part of a block that is read. at: which block; offset: its bytes before the part, or where the argument `moves`
-    the bytes from that one's first element on. known: as which input it was read before, -1 for none."""
+    """A part of a block that the stretch reads as an input by itself. at: the number of the block. offset: bytes from
+    the block's begin to the part; where `moves` is an argument (not -1), from that argument's first element. known: as
+    which input the program read the part before, -1 for none."""
 
     at: int
     offset: int
@@ -66,14 +71,21 @@ _Storage = tuple[Any, ...]
 
 @dataclass
 class BoundStretch:
-    """Blocks are numbered: those of the arguments on the device (`met`, on so many `distinct` blocks, with pairs that
-    are `shared`), new ones under `storages` with the values that they are to hold, new ones that nothing but the
-    program sees (`scratch`, in bytes).
+    """What the ops of one call add to a program, with the call's arguments as parameters.
 
-    node: where the stretch ends. inputs: what it is the first to read, in order: a block, or one of `parts` counted
-    from -1 down. written: arguments' blocks with the values that they get. floats, integers: its numbers; hosts: (kind,
-    position, argument) of those that come in arguments, drawn: of those that are others each time. results: each from
-    the arguments and the tensors of `storages`.
+    Blocks have numbers, in this order: those of the arguments on the device (`met`), those of new tensors (`storages`),
+    and those that only the program sees (`scratch`).
+
+    node: the tree node that the stretch ends at.
+    met: the arguments on the device; on `distinct` blocks, where `shared` pairs of them have the same block.
+    storages: of each new tensor what `Memory.tensor` takes, and the value that it is to hold.
+    scratch: bytes of each.
+    parts: parts of blocks that are read.
+    inputs: the program's new inputs, in order: a block's number, or -1 - k for number k of `parts`.
+    written: (block, value) of arguments that are written.
+    floats, integers: numbers that the ops read at run time. Of these, hosts: (kind, position, argument) of those that
+    come in an argument, and drawn: (position, number) of those that are others at each call.
+    results: functions of the arguments and of the new tensors, one for each result.
     """
 
     memory: Memory
@@ -189,10 +201,8 @@ class BoundStretch:
 
 
 class StretchNotes:
-    """Notes what the recording of a call adds to a program. Made before the call.
-
-    kept: tensors that the graph holds, which count as further arguments.
-    """
+    """Notes what the recording of a call adds to a program. Made before the call. args: its arguments; tensors that a
+    graph holds count as further ones."""
 
     def __init__(
         self, memory: Memory, inputs: Inputs, numbers: tuple[list[float], list[int]], args: Sequence[Any]

@@ -1,8 +1,8 @@
-"""Tells the runtime what the front end does for the card beside launches, which count themselves: copies, ops on the
-CPU, programs that were made, steps. Reports, timelines, `hl-smi` and `habana-tf top` read it there.
+"""Counts copies, ops on the CPU, compiled programs and training steps, for reports, timelines, `hl-smi` and
+`habana-tf top`. Launches are counted by the runtime itself.
 
-A step is what an optimizer ends. In a program where none has run yet, as in inference, it is what `mark_step` or a
-compiled call ends.
+A step ends with `optimizer.step()`. In a process where no optimizer has run, as in inference, it ends with `mark_step`
+or with a compiled call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from habana_tf._native import _bridge
 from habana_tf.card.timeline.record import EventKind
 
 _MARKED = 1
-"""Stands for all steps that no optimizer ends."""
+"""The number under which steps without an optimizer are counted."""
 _trained = False
 
 
@@ -46,7 +46,7 @@ def resolved(start: int, program: Any) -> None:
 
 
 def marked() -> None:
-    """What was recorded has ended with a mark of the program's, or a compiled call has."""
+    """A `mark_step` or a compiled call has ended a step, if no optimizer does."""
     if not _trained:
         _bridge.count_update(_MARKED)
 

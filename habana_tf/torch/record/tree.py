@@ -12,15 +12,19 @@ from habana_tf.torch.record.program import RecordedOp, Recording
 
 @dataclass(eq=False)
 class TreeNode:
-    """index: which op of its recording it is. then: what may follow, by entry. launches: programs that end here, by the
-    contents that they give and the inputs that these replace. lists: ops on lists of tensors that may follow as a whole
-    (see `dispatch.foreach`).
+    """One op after those of the nodes before it.
 
-    record: the op as data; new: inputs that it is the first to read, and parameters: those of them that came as
-    parameters of modules; numbers: how many it reads at run time. refused: why no program can have it; empty where one
-    can. fresh: of each new result what `Memory.tensor` takes. written, returned: the arguments that it writes, and
-    gives back. single: whether it returns one value and not a tuple. scope: see `scopes`; line: of the
-    program that called it first. plain: whether a new tensor is all that it makes and writes.
+    index: its number in the recording; before: the node before.
+    record: the op as data.
+    new: shape and type of each input that it is the first to read; parameters: those of them that came as parameters of
+    modules.
+    numbers: how many floats and integers it reads at run time.
+    refused: why no program can have it; empty where one can.
+    fresh: of each new result what `Memory.tensor` takes. written, returned: the arguments that it writes, and that it
+    gives back. single: whether it returns one value and not a tuple. plain: whether it only makes one new tensor.
+    scope: the module that called it (`scopes`); line: the line of the user's program.
+    then: the nodes that follow, by entry. lists: ops on lists of tensors that follow as a whole (`dispatch.foreach`).
+    launches: programs that end here, by the contents that they give and the inputs that these replace.
     """
 
     index: int

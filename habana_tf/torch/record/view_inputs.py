@@ -1,12 +1,13 @@
-"""Parts of a storage that are inputs by themselves, so that where a view begins is an address and in no program.
+"""Which part of a storage a view reads, if that part can be an input of a program by itself.
 
-Minibatches of a data set that is on the card read the same rows of it at another offset in each step:
+Its begin is then an address that the program is given, and no number in it. So minibatches, which are rows of a data
+set on the card at another offset in each step, have one program:
 
     data [50000, 784], view data[64:96]     input [32, 784] at the address of row 64, read whole
     view data[64:96, 2:9].t()               input [32, 784] at that address, read with strides (1, 784), offset 2
 
-A dense view is a part as it stands. Of one with gaps the part is the rows of its outermost axis with all in them;
-its place within a row stays in the program. A part is only read: what is written is the contents of a whole storage.
+A view without gaps is a part. For one with gaps the part is the whole rows of its outermost axis, and the offset within
+a row stays in the program. A part is only read: an op that writes a view writes the whole storage's contents.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Says why a program is new: how its recording differs from the nearest earlier one.
+"""Says why a program has to be compiled: how its recording differs from the most similar earlier one.
 
-The same ops on other sizes, with another literal, or with other results kept; or the same ops but for some in one
-place. A recording that has less than half of its ops in common with every earlier one is another program, and nothing
-is said. Asked for once per program, before it is compiled.
+It has the same ops on other sizes, with another literal or with other results kept; or some ops in one place of it are
+others. Where no earlier recording has half of the ops in common, it is another program, and nothing is said. Asked once
+per program, before it is compiled.
 """
 
 from __future__ import annotations
