@@ -10,7 +10,7 @@ A value that the host asks for is not there: `ValueNeeded`.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -153,8 +153,8 @@ def _on_card(made: Any) -> Any:
     return made
 
 
-def _bytes(tensors: Sequence[torch.Tensor]) -> int:
-    return sum(t.nbytes for t in tensors)
+def _bytes(found: Iterable[torch.Tensor]) -> int:
+    return sum(t.nbytes for t in found)
 
 
 @contextmanager
