@@ -11,7 +11,7 @@ import pytest
 
 from habana_tf.compiler.codegen.tiles.choose import block_plan
 from habana_tf.compiler.codegen.tiles.plan import Plan
-from habana_tf.compiler.codegen.tiles.plan_text import PlanError, read, written
+from habana_tf.compiler.codegen.tiles.plan_text import UnfitPlan, read, written
 from habana_tf.compiler.codegen.tiles.program import chosen, emit_contract
 from habana_tf.compiler.contraction import accepts_guards, canonical, packable
 from habana_tf.compiler.view_indices import Unfit
@@ -119,5 +119,5 @@ def changed(line: str, to: str) -> Callable[[str], str]:
 ], ids=lambda x: x if isinstance(x, str) else "")  # fmt: skip
 def test_what_kernels_cannot_run_is_refused_with_a_reason(change: Callable[[str], str], reason: str) -> None:
     c = canonical(matmul(100, 72, 300).spec)
-    with pytest.raises(PlanError, match=reason):
+    with pytest.raises(UnfitPlan, match=reason):
         read(change("tile m0/4\nvectors 2\nloops rows | panels\ncopies none\n"), c, target())

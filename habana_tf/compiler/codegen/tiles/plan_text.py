@@ -42,7 +42,7 @@ FLAGS = {"pairs": "dot", "widened": "widen", "compact": "compact", "streams": "s
 WINOGRAD = ("rows", "channels", "panels", "tiles", "chunks")
 
 
-class PlanError(ValueError):
+class UnfitPlan(ValueError):
     """A plan that the kernels of its product cannot run, and why."""
 
 
@@ -83,7 +83,7 @@ def _word(dim: Dim, names: dict[int, str]) -> str:
 
 
 def read(text: str, c: Canonical, target: Target) -> Plan:
-    """The plan that a text says, for a product and a CPU; PlanError where its kernels could not run it."""
+    """The plan that a text says, for a product and a CPU; UnfitPlan where its kernels could not run it."""
     lines: dict[str, list[str]] = {}
     for line in filter(None, map(str.split, text.splitlines())):
         lines[line[0]] = line[1:]
@@ -91,9 +91,9 @@ def read(text: str, c: Canonical, target: Target) -> Plan:
         return _winograd(lines["winograd"], c, target)
     known = {"tile", "vectors", "loops", "copies", "grain", "sum", "lanes", "engine", "overlapping", *FLAGS}
     if missing := {"tile", "vectors", "loops", "copies"} - set(lines):
-        raise PlanError(f"no line says {', '.join(sorted(missing))}")
+        raise UnfitPlan(f"no line says {', '.join(sorted(missing))}")
     if unknown := set(lines) - known:
-        raise PlanError(f"unknown lines: {', '.join(sorted(unknown))}")
+        raise UnfitPlan(f"unknown lines: {', '.join(sorted(unknown))}")
     reader = _Reader(c, target, lines)
     t = reader.tiling()
     dims, grid_dims = reader.loops(t)
@@ -112,14 +112,14 @@ def read(text: str, c: Canonical, target: Target) -> Plan:
 def _winograd(words: Sequence[str], c: Canonical, target: Target) -> Plan:
     found = as_convolution(c.spec, target)
     if found is None:
-        raise PlanError("no convolution that Winograd's algorithm computes")
+        raise UnfitPlan("no convolution that Winograd's algorithm computes")
     if tuple(words[::2]) != WINOGRAD or not all(x.isdigit() and int(x) for x in words[1::2]):
-        raise PlanError(f"winograd: {', '.join(WINOGRAD)}, with a number each")
+        raise UnfitPlan(f"winograd: {', '.join(WINOGRAD)}, with a number each")
     sizes: dict[str, Any] = dict(zip(WINOGRAD, map(int, words[1::2]), strict=True))
     if not found.gradient and (sizes["chunks"] != 1 or sizes["tiles"] % sizes["rows"]):
-        raise PlanError("winograd: tiles are multiples of rows, and there is one chunk")
+        raise UnfitPlan("winograd: tiles are multiples of rows, and there is one chunk")
     if sizes["channels"] % found.tiling.lanes or sizes["tiles"] % 2:
-        raise PlanError("winograd: channels are whole vectors, and tiles are even")
+        raise UnfitPlan("winograd: channels are whole vectors, and tiles are even")
     return by_winograd(replace(found, **sizes))
 
 
@@ -132,37 +132,37 @@ class _Reader:
     def number(self, line: str, default: int) -> int:
         words = self.lines.get(line, [str(default)])
         if len(words) != 1 or not words[0].isdigit():
-            raise PlanError(f"{line}: a number, not {' '.join(words)}")
+            raise UnfitPlan(f"{line}: a number, not {' '.join(words)}")
         return int(words[0])
 
     def choice(self, line: str, words: Sequence[str], default: str) -> str:
         found = " ".join(self.lines.get(line, [default]))
         if found not in words:
-            raise PlanError(f"{line}: {', '.join(words)}, not {found}")
+            raise UnfitPlan(f"{line}: {', '.join(words)}, not {found}")
         return found
 
     def label(self, word: str) -> tuple[Label, int]:
         """A label, and the size of its parts; 0 if it is not cut."""
         name, _, size = word.partition("/")
         if name not in self.labels or (size and not size.isdigit()):
-            raise PlanError(f"{word}: the labels are {', '.join(self.labels)}")
+            raise UnfitPlan(f"{word}: the labels are {', '.join(self.labels)}")
         return self.labels[name], int(size or 0)
 
     def tiling(self) -> Tiling:
         parts = [self.label(word) for word in self.lines["tile"]]
         cut = [x for x in parts if x[1]]
         if len(cut) > 1 or any(x.kind != "m" for x, _ in parts):
-            raise PlanError("tile: labels of rows, of which one may be cut")
+            raise UnfitPlan("tile: labels of rows, of which one may be cut")
         whole = tuple(x for x in self.c.m if (x, 0) in parts)
         if any(not isinstance(x.extent, int) for x in whole):
-            raise PlanError("tile: a label of a size known at run time only must be cut")
+            raise UnfitPlan("tile: a label of a size known at run time only must be cut")
         split, size = cut[0] if cut else (None, 1)
         count, large = row_tiles(split.extent, size, "overlapping" in self.lines) if split else (1, 1)
         if isinstance(large, int) and large < 0:
-            raise PlanError(f"tile: no tiles of {size} and {size - 1} make {split.extent if split else 0} indices")
+            raise UnfitPlan(f"tile: no tiles of {size} and {size - 1} make {split.extent if split else 0} indices")
         lanes, vectors = self.target.lanes, self.number("vectors", 1)
         if not vectors:
-            raise PlanError("vectors: at least one")
+            raise UnfitPlan("vectors: at least one")
         return Tiling(whole, split, size, count, large, vectors, -(-self.c.columns // (lanes * vectors)), lanes,
                       self.c.columns)  # fmt: skip
 
@@ -170,7 +170,7 @@ class _Reader:
         """The loops, and how many of them are the grid."""
         words = self.lines["loops"]
         if words.count("|") != 1:
-            raise PlanError("loops: one bar, behind the loops of the grid")
+            raise UnfitPlan("loops: one bar, behind the loops of the grid")
         grid = words.index("|")
         dims = [self._loop(word, t) for word in words if word != "|"]
         wanted = [Dim("label", x.extent, x) for x in (*self.c.outer, *self.c.m) if x not in t.whole and x != t.split]
@@ -179,12 +179,12 @@ class _Reader:
         plain = [d for d in dims if d.kind not in ("block", "chunk")]
         if len(plain) != len(wanted) or any(d not in plain for d in wanted):
             names = {label.key: name for name, label in self.labels.items()}
-            raise PlanError(f"loops: over each of {', '.join(_word(d, names) for d in wanted)} once")
+            raise UnfitPlan(f"loops: over each of {', '.join(_word(d, names) for d in wanted)} once")
         for i, dim in enumerate(dims):
             if dim.kind == "block" and not any(d.kind == dim.of and d.label == dim.label for d in dims[i + 1 :]):
-                raise PlanError(f"loops: blocks of {dim.of} stand before the loop within them")
+                raise UnfitPlan(f"loops: blocks of {dim.of} stand before the loop within them")
         if sum(d.kind == "chunk" for d in dims) > 1:
-            raise PlanError("loops: the sum is cut once")
+            raise UnfitPlan("loops: the sum is cut once")
         return tuple(dims), grid
 
     def _loop(self, word: str, t: Tiling) -> Dim:
@@ -192,13 +192,13 @@ class _Reader:
         if name in ("rows", "panels"):
             label = t.split if name == "rows" else self.c.lane
             if label is None or (size and (not size.isdigit() or not int(size))):
-                raise PlanError(f"loops: no {word} here")
+                raise UnfitPlan(f"loops: no {word} here")
             inner = Dim("rows", t.tiles, label) if name == "rows" else Dim("panels", t.panels, label)
         else:
             label, part = self.label(word)
             if label.kind == "k":
                 if not part:
-                    raise PlanError(f"loops: over chunks of {name}, as {name}/256")
+                    raise UnfitPlan(f"loops: over chunks of {name}, as {name}/256")
                 return Dim("chunk", ext.ceil_div(label.extent, part), label, part)
             inner = Dim("label", label.extent, label)
         return Dim("block", ext.ceil_div(inner.count, int(size)), label, int(size), inner.kind) if size else inner
@@ -207,14 +207,14 @@ class _Reader:
         """The blocks of both operands. rows: the loops within a work item; grid: those around."""
         words = self.lines.get("sum", [])
         if words.count("|") != 1:
-            raise PlanError("sum: labels around a block, a bar, labels within")
+            raise UnfitPlan("sum: labels around a block, a bar, labels within")
         place = words.index("|")
         outer = tuple(self.label(word)[0] for word in words[:place])
         inside = [self.label(word) for word in words[place + 1 :]]
         if {x.key for x in outer} | {x.key for x, _ in inside} != {x.key for x in self.c.k} or not inside:
-            raise PlanError("sum: each of its labels once")
+            raise UnfitPlan("sum: each of its labels once")
         if any(size for _, size in inside[1:]) or any(not isinstance(x.extent, int) for x, size in inside if not size):
-            raise PlanError("sum: the first label within a block may be cut, and must be if its size is not known")
+            raise UnfitPlan("sum: the first label within a block may be cut, and must be if its size is not known")
         (first, steps), whole = inside[0], tuple(x for x, _ in inside[1:])
         sizes = {(d.of, d.label): d.size for d in grid if d.kind == "block"}
         tiles = trip_count(replace(d, count=sizes.get((d.kind, d.label), d.count)) for d in rows)
@@ -230,30 +230,30 @@ def _check(p: Plan, c: Canonical, target: Target) -> None:
     grid = p.dims[: p.grid_dims]
     extent: Extent = last.extent if last else 0
     if p.pack == "item" and not all(any(d.label == x for d in grid) for x in (*c.outer, *([c.lane] if c.lane else []))):
-        raise PlanError("copies item: a work item has one panel, whose loops are the grid")
+        raise UnfitPlan("copies item: a work item has one panel, whose loops are the grid")
     if p.pack == "blocks" and (not c.k or c.lane is None or c.lane not in c.n or p.lanes != "columns"):
-        raise PlanError("copies blocks: of a sum, with lanes along columns")
+        raise UnfitPlan("copies blocks: of a sum, with lanes along columns")
     if p.pack == "blocks" and (p.dims[-1].kind != "panels" or p.grid_dims == len(p.dims)):
-        raise PlanError("copies blocks: the loop over panels is the last one")
+        raise UnfitPlan("copies blocks: the loop over panels is the last one")
     if p.pack == "none" and (p.dot or (c.lane is not None and c.lane.b != 1 and c.k and p.lanes == "columns")):
-        raise PlanError("copies none: pairs, and columns that are not adjacent, are read from a copy")
+        raise UnfitPlan("copies none: pairs, and columns that are not adjacent, are read from a copy")
     halves = c.a.dtype is DType.BF16
     if (p.dot or p.amx) and not (halves and c.b.dtype is DType.BF16 and c.k and target.multiplies_bf16_pairs):
-        raise PlanError("pairs: of bf16 along a sum, on a CPU that multiplies them")
+        raise UnfitPlan("pairs: of bf16 along a sum, on a CPU that multiplies them")
     if p.amx and not (p.dot and target.tile_engine):
-        raise PlanError("engine: of pairs, on a CPU that has one")
+        raise UnfitPlan("engine: of pairs, on a CPU that has one")
     if p.widen and (not halves or p.dot or c.symbolic or p.pack == "blocks"):
-        raise PlanError("widened: an operand in bf16 of known size that is not read in pairs or packed")
+        raise UnfitPlan("widened: an operand in bf16 of known size that is not read in pairs or packed")
     if p.amx and p.pack != "blocks" and (not isinstance(extent, int) or extent % (2 * p.amx)):
-        raise PlanError(f"engine: {2 * p.amx} steps do not divide the sum's last label")
+        raise UnfitPlan(f"engine: {2 * p.amx} steps do not divide the sum's last label")
     first = [*p.blocks.outer, p.blocks.inside[0]] if p.blocks else c.k[:1]
     if p.chunk and p.chunk.label not in first:
-        raise PlanError("loops: of the sum, chunks are of the first label, or of the first of blocks")
+        raise UnfitPlan("loops: of the sum, chunks are of the first label, or of the first of blocks")
     if p.chunks != 1 and p.pack != "blocks" and c.k and any(c.k[0].guards):
-        raise PlanError("loops: a sum with padding is not cut")
+        raise UnfitPlan("loops: a sum with padding is not cut")
     unit = 2 * max(1, p.amx) if p.dot else 1
     unit *= t.lanes if p.lanes == "sum" else 1
     if p.chunk and len(c.k) == 1 and p.chunk.size % unit:
-        raise PlanError(f"loops: chunks of {p.chunk.size} steps, which are multiplied {unit} at once")
+        raise UnfitPlan(f"loops: chunks of {p.chunk.size} steps, which are multiplied {unit} at once")
     if p.lanes != "columns" and (p.pack != ("call" if p.lanes == "sum" else "none") or t.panels != 1):
-        raise PlanError("lanes: along the sum with copies of a call, along the rows with none, of one panel")
+        raise UnfitPlan("lanes: along the sum with copies of a call, along the rows with none, of one panel")
