@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import importlib.util
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -61,7 +61,8 @@ def python(
     words = ["-c", textwrap.dedent(script), *arguments]
     if imported:
         hpu = "habana" in script if hpu is None else hpu
-        framework = "torch" if "torch" in script and importlib.util.find_spec("torch") else "tensorflow"
+        installed = [*importlib.metadata.distributions(name="torch")]  # a folder of this name is no installation
+        framework = "torch" if "torch" in script and installed else "tensorflow"
         done = forked.run(words, environment(**extra), timeout, hpu=hpu, framework=framework)
     else:
         done = subprocess.run(
