@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import importlib.metadata
+import importlib.util
 import json
 import os
 import subprocess
