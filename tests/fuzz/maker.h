@@ -97,7 +97,7 @@ class Maker {
     }
     if (bytes_.OneIn(3)) {
       const int number = Work(bytes_.OneIn(2) ? 4 : 8);
-      program_->index_checks.push_back({number, bytes_.OneIn(2), 100, "an index"});
+      program_->index_checks.push_back({number, bytes_.OneIn(2), 100, bytes_.OneIn(2), "an index"});
     }
     return std::move(program_);
   }
