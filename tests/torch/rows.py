@@ -76,6 +76,8 @@ SAMPLES: dict[str, Sample] = {
     "xlogy.Scalar_Other": ((_SHAPE,), _scalar("xlogy", 2.0, "Scalar_Other")),
     "xlogy_.Scalar_Other": ((_SHAPE,), _scalar("xlogy_", 2.0, "Scalar_Other")),
     "xlogy.Scalar_Self": ((_SHAPE,), lambda x: aten.xlogy.Scalar_Self(2.0, x.abs() + 0.5)),
+    "special_xlog1py.other_scalar": ((_SHAPE,), _scalar("special_xlog1py", 2.0, "other_scalar")),
+    "special_xlog1py.self_scalar": ((_SHAPE,), lambda x: aten.special_xlog1py.self_scalar(2.0, x.abs())),
     "isin.Tensor_Scalar": (
         (_SHAPE,), lambda x: aten.isin.Tensor_Scalar((x.detach() * 4).to(torch.int32), 2, invert=True)
     ),

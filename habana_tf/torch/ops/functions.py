@@ -150,12 +150,21 @@ def copysign(c: Call, x: Operand, y: Operand) -> Node:
     return negative.where(-size, size).node
 
 
-@overload(*both("xlogy.Tensor", "xlogy.Scalar_Other"), "xlogy.Scalar_Self", runtime=["other", "self"])
-def xlogy(c: Call, x: Operand, y: Operand) -> Node:
-    a, z = c.term(x), c.term(y)
-    product = a * z.map("log")
-    none = Term(c.b, c.b.binary("and", a.test("eq", 0.0).node, z.test("eq", z).node))
-    return none.where(Term(c.b, c.b.const(0, a.node.dtype)), product).node
+def _times(fn: str) -> Lower:
+    """A number times a function of another; 0 where the first is 0 and the second a number."""
+
+    def lower(c: Call, x: Operand, y: Operand) -> Node:
+        a, z = c.term(x), c.term(y)
+        none = Term(c.b, c.b.binary("and", a.test("eq", 0.0).node, z.test("eq", z).node))
+        return none.where(Term(c.b, c.b.const(0, a.node.dtype)), a * z.map(fn)).node
+
+    return lower
+
+
+overload(*both("xlogy.Tensor", "xlogy.Scalar_Other"), "xlogy.Scalar_Self", runtime=["other", "self"])(_times("log"))
+overload(
+    "special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", runtime=["other", "self"]
+)(_times("log1p"))  # fmt: skip
 
 
 def _log_of_sum(base: float) -> Lower:
