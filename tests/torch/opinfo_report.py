@@ -110,6 +110,7 @@ def main() -> None:
             parser.error(f"PyTorch has no samples of {', '.join(unknown)}")
         found, reached = measure(asked.ops)
         print(table(found, len(reached)).partition("\n\n")[2])
+        print("rows reached:", *sorted(reached))
         sys.exit(any(each.failures for each in found.values()))
     found, reached = measure()
     made = f"{table(found, len(reached))}\n{totals()}"
