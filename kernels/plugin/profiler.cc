@@ -1,7 +1,7 @@
 // TF_InitProfiler: a session of TensorFlow's profiler gets the launches of its time as planes of an XSpace.
 //
-// Python makes the XSpace (habana_tf/tensorflow/profiler/session.py), because it knows what the programs are made
-// of. An error is TensorFlow's to report: it drops this profiler's planes, and the program runs on.
+// Python makes the XSpace (habana_tf/tensorflow/profiler/session.py), because it knows what the programs are
+// made of. An error is TensorFlow's to report: it drops this profiler's planes, and the program runs on.
 #include <algorithm>
 #include <cstring>
 #include <string>
