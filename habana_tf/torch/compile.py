@@ -3,8 +3,8 @@
 PyTorch finds the backend by the package's entry point `torch_dynamo_backends`, so that to load the device imports no
 Dynamo. AOTAutograd splits a graph into a forward and a backward one of ATen overloads, mutations at the end.
 There is one way from overloads to programs, the recorder's: the first call of a graph is recorded as in lazy mode, and
-what it records is bound to the arguments (`bound`), so that a later call is recorded in one go. A forward graph waits
-for its backward one, with which it is one program, unless the host reads what it gives:
+what it records is bound to the arguments (`stretches`), so that a later call is recorded in one go. A forward graph
+waits for its backward one, with which it is one program, unless the host reads what it gives:
 
     forward, loss, backward                  -->    program(forward, loss, backward)
     forward, print(loss.item()), backward    -->    program(forward), program(backward)

@@ -12,7 +12,7 @@ rehearsed, so that an op without one goes to the CPU when it is called and not w
 
 In eager mode each op is a program by itself, but for ops on lists of tensors, of which a step of an optimizer is made:
 these wait for each other, since all of them together pass through memory once. The graphs of torch.compile (see
-`bound`) are stretches of recordings. While the gradients of some are to come, what follows waits with them: so the
+`stretches`) are stretches of recordings. While the gradients of some are to come, what follows waits with them: so the
 forward and the backward pass are one program, and what the one saves for the other need not pass through memory.
 """
 
