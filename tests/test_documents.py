@@ -306,7 +306,7 @@ def _rewrite(path: Path) -> None:
 def test_a_command_that_takes_long(command: str, tree: Path) -> None:
     installed = _installed()
     path = f"{tree / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
-    inherited = {name: value for name, value in os.environ.items() if name != "TESTS_PART"}  # of these tests, not of its
+    inherited = {name: value for name, value in os.environ.items() if name != "TESTS_PART"}  # CI sets it
     done = subprocess.run(
         ["/bin/bash", "-c", command],
         cwd=tree,
