@@ -7,12 +7,12 @@ accumulated on the way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.tiles.epilogue import Epilogue, PrefetchLine, SumVector, Tile
 from habana_tf.compiler.codegen.tiles.nest import Cursor, TileLoops
 from habana_tf.compiler.codegen.tiles.plan import Plan
-from habana_tf.compiler.codegen.tiles.tiling import size_of
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import CACHE_LINE
@@ -119,57 +119,72 @@ class TileResults(TileLoops):
         return found
 
     def finish_stacked(self, out: Epilogue, cursor: Cursor, size: int, vectors: int, active: int) -> None:
-        """Passes the sums in `stack_tile` to the epilogue: row by row, or column by column for column sums."""
-        fn, lanes, vector = self.fn, self.t.lanes, self.vector
-        labels, first = self.row_labels(size), dict(cursor.starts)
+        """Passes the sums in `stack_tile` to the epilogue."""
+        rows = [(label, extent, str(extent)) for label, extent in self.row_labels(size)]
+        full = vectors if active == self.t.lanes else vectors - 1
+        columns: list[tuple[Value, Value | None, int]] = [("0", str(full), self.t.lanes)] if full else []
+        columns += [(str(full), None, active)] if full < vectors else []
+        self.pass_on(out, cursor.starts, rows, vectors, columns)
 
-        def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> Sequence[Value]:
+    def pass_on(
+        self, out: Epilogue, first: Mapping[int, Value], labels: Sequence[tuple[Label, int, Value]], line: int,
+        columns: Sequence[tuple[Value, Value | None, int]],
+    ) -> None:  # fmt: skip
+        """Passes the sums in `stack_tile` to the epilogue: row by row, or column by column for column sums.
+
+        first: the position of the first sum. labels: those that rows span, outermost first, with their extents in
+        memory and how many of them there are. line: vectors of a row in memory. columns: ranges of vectors (first,
+        behind the last: None for one vector), and how many of their lanes are results.
+        """
+        fn, lanes, vector = self.fn, self.t.lanes, self.vector
+
+        def emit(starts: Mapping[int, Value], row: Value, v: Value, valid: int) -> Sequence[Value]:
             if self.c.lane:
                 starts = {**starts, self.c.lane.key: self._column(starts, v)}
-            offset = fn.mul(fn.add(fn.mul(row, vectors), v), lanes * 4)
+            offset = fn.mul(fn.add(fn.mul(row, line), v), lanes * 4)
             value = fn.load(vector, fn.ptradd(self.stack_tile, offset), 16)
             return out.vector(fn, SumVector(value, lanes, valid, Tile(fn, self.c, starts), {}))
 
-        def columns(body: Callable[[Value, int], None]) -> None:
-            full = vectors if active == lanes else vectors - 1
-            if full:
-                with fn.loop("0", str(full)) as v:
-                    body(v.index, lanes)
-            if full < vectors:
-                body(str(full), active)
+        def across(body: Callable[[Value, int], None]) -> None:
+            for low, high, active in columns:
+                if high is None:
+                    body(low, active)
+                elif low != high:
+                    with fn.loop(low, high) as v:
+                        body(v.index, active)
 
         def rows(
-            labels: list[tuple[Label, int]], starts: dict[int, Value], row: Value, state: list[Value],
-            body: Callable[[dict[int, Value], Value, list[Value]], list[Value]],
+            labels: Sequence[tuple[Label, int, Value]], starts: Mapping[int, Value], row: Value, state: list[Value],
+            body: Callable[[Mapping[int, Value], Value, list[Value]], list[Value]],
         ) -> list[Value]:  # fmt: skip
             if not labels:
                 return body(starts, row, state)
-            label, extent = labels[0]
-            with fn.loop("0", str(extent), carry=[(vector, x) for x in state]) as i:
+            label, extent, trip = labels[0]
+            with fn.loop("0", trip, carry=[(vector, x) for x in state]) as i:
                 inner = {**starts, label.key: fn.add(starts.get(label.key, "0"), i.index)}
                 number = fn.add(fn.mul(row, extent), i.index)
                 i.next = rows(labels[1:], inner, number, i.carried, body)
             return i.results
 
-        def along_row(starts: dict[int, Value], row: Value, state: list[Value]) -> list[Value]:
+        def along_row(starts: Mapping[int, Value], row: Value, state: list[Value]) -> list[Value]:
             def one(v: Value, valid: int) -> None:
                 emit(starts, row, v, valid)
 
-            columns(one)
+            across(one)
             return []
 
         def down(v: Value, valid: int) -> None:
             sums = out.sums
             assert sums is not None
-            column = self._column(cursor.starts, v)
+            column = self._column(first, v)
             state = rows(
                 labels, first, "0", sums.start(fn, column),
                 lambda starts, row, state: sums.add(fn, state, emit(starts, row, v, valid), True),
             )  # fmt: skip
-            sums.keep(fn, column, state, size * size_of(self.t.whole))
+            sums.keep(fn, column, state, reduce(fn.mul, (trip for _, _, trip in labels), "1"))
 
         if out.sums:
-            columns(down)
+            across(down)
         else:
             rows(labels, first, "0", [], along_row)
 

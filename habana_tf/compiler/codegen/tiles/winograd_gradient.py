@@ -14,12 +14,12 @@ from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.tiles.accumulate import KLoop
 from habana_tf.compiler.codegen.tiles.copies import Temp
-from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP
 from habana_tf.compiler.codegen.tiles.winograd_kernels import WinogradKernel
-from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, filter_back
+from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, both, filter_back
 from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
 
 
@@ -125,7 +125,7 @@ class _Sums(WinogradKernel):
             q = fn.ptradd(q, fn.mul(c.index, t.columns * 4))
             with fn.loop("0", columns, t.lanes) as v:
                 shift = fn.mul(v.index, 4)
-                fn.store(self.m.type, fn.load(self.m.type, fn.ptradd(p, shift), 4), fn.ptradd(q, shift), 4)
+                fn.store(self.vector, fn.load(self.vector, fn.ptradd(p, shift), 4), fn.ptradd(q, shift), 4)
 
 
 class _Gradient(WinogradKernel):
@@ -135,32 +135,27 @@ class _Gradient(WinogradKernel):
         fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
         assert lane is not None
         plane = w.depth * t.columns * 4
-        taps = self.room(TAP * TAP * t.lanes * 4)
+        self.stack_tile = self.room(TAP * TAP * t.lanes * 4)
         source = fn.buffer(0)
         out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
         with fn.loop("%begin", "%end") as channel, fn.loop("0", str(t.columns), t.lanes) as column:
             place = fn.add(fn.mul(channel.index, t.columns), column.index)
             p = fn.ptradd(source, fn.mul(place, 4))
-            total = [fn.load(self.m.type, fn.ptradd(p, k * plane), 4) for k in range(ELEMENTS)]
+            total = [fn.load(self.vector, fn.ptradd(p, k * plane), 4) for k in range(ELEMENTS)]
             if w.chunks > 1:
-                carry = [(self.m.type, x) for x in total]
+                carry = [(self.vector, x) for x in total]
                 with fn.loop("1", str(w.chunks), carry=carry) as chunk:
                     q = fn.ptradd(p, fn.mul(chunk.index, ELEMENTS * plane))
                     chunk.next = [
-                        self.m.plus(x, fn.load(self.m.type, fn.ptradd(q, k * plane), 4))
+                        self.m.op("fadd", x, fn.load(self.vector, fn.ptradd(q, k * plane), 4))
                         for k, x in enumerate(chunk.carried)
                     ]
                 total = chunk.results
-            for k, value in enumerate(self.m.both(total, filter_back)):
-                fn.store(self.m.type, value, fn.ptradd(taps, k * t.lanes * 4), 4)
-            with fn.loop("0", str(TAP)) as i, fn.loop("0", str(TAP)) as j:
-                number = fn.add(fn.mul(i.index, TAP), j.index)
-                value = fn.load(self.m.type, fn.ptradd(taps, fn.mul(number, t.lanes * 4)), 4)
-                starts = {
-                    w.down.tap.key: i.index, w.across.tap.key: j.index,
-                    w.channel.key: channel.index, lane.key: column.index,
-                }  # fmt: skip
-                out.vector(fn, SumVector(value, t.lanes, t.lanes, Tile(fn, self.c, starts), {}))
+            for k, value in enumerate(both(self.m, total, filter_back)):
+                fn.store(self.vector, value, fn.ptradd(self.stack_tile, k * t.lanes * 4), 4)
+            starts = {w.channel.key: channel.index, lane.key: column.index}
+            rows = [(axis.tap, TAP, str(TAP)) for axis in (w.down, w.across)]
+            self.pass_on(out, starts, rows, 1, [("0", None, t.lanes)])
         return ContractionCall(
             fn, (sums, *out.buffers), w.depth, max(1, min(w.depth, WINOGRAD_THREAD_COLUMNS // t.columns))
         )

@@ -10,21 +10,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
-from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.lanes import LaneOps
 from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
 from habana_tf.compiler.codegen.tiles.copies import Temp, pack_call
-from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector, Tile
+from habana_tf.compiler.codegen.tiles.drain import TileResults
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
-from habana_tf.compiler.codegen.tiles.nest import TileLoops
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, OUT, TAP, Winograd
-from habana_tf.compiler.codegen.tiles.winograd_transforms import Arithmetic, Patches, filter_, place_of, result
+from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, both, filter_, place_of, result
+from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_TURN
 from habana_tf.ir import extent as ext
 
@@ -46,7 +46,7 @@ def convolution_calls(
 def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> ContractionCall:
     """The call that computes G g Gt for all channels and columns; a work item is a channel of a panel."""
     fn, t = Function(name), w.tiling
-    m = Arithmetic(fn, t.lanes)
+    m = LaneOps(fn, t.lanes)
     packed, made = fn.buffer(0), fn.buffer(1)
     line, plane = t.width * 4, w.depth * t.width * 4
     with fn.loop("%begin", "%end") as item:
@@ -56,20 +56,20 @@ def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> 
         begin = fn.ptradd(made, fn.add(fn.mul(panel, plane), inside))
         with fn.loop("0", str(line), t.lanes * 4) as v:
             p, q = fn.ptradd(first, v.index), fn.ptradd(begin, v.index)
-            taps = [fn.load(m.type, fn.ptradd(p, k * plane), 4) for k in range(TAP * TAP)]
-            for number, value in enumerate(m.both(taps, filter_)):
-                fn.store(m.type, value, fn.ptradd(q, number * t.panels * plane), 4)
+            taps = [fn.load(m.type("float"), fn.ptradd(p, k * plane), 4) for k in range(TAP * TAP)]
+            for number, value in enumerate(both(m, taps, filter_)):
+                fn.store(m.type("float"), value, fn.ptradd(q, number * t.panels * plane), 4)
     return ContractionCall(fn, (source, target), t.panels * w.depth, WINOGRAD_THREAD_CHANNELS)
 
 
-class WinogradKernel(TileLoops):
+class WinogradKernel(TileResults):
     """Base of the two kernels: memory on the stack, and register tiles."""
 
     def __init__(self, p: Plan, name: str) -> None:
         assert p.winograd is not None
         self.w = w = p.winograd
         super().__init__(w.c, p, name)
-        self.m = Arithmetic(self.fn, self.t.lanes)
+        self.m = LaneOps(self.fn, self.t.lanes)
         self.columns = w.panels * self.t.width
         self.line = self.columns * 4
 
@@ -87,11 +87,11 @@ class WinogradKernel(TileLoops):
         fn, t = self.fn, self.t
         micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
         places = [fn.ptradd(sums, i * self.line + v * t.lanes * 4) for i in range(len(rows)) for v in range(vectors)]
-        start = [fn.load(self.m.type, x, 4) for x in places] if add else None
+        start = [fn.load(self.vector, x, 4) for x in places] if add else None
         turns = loop.trip // WINOGRAD_TURN if isinstance(loop.trip, int) else fn.div(loop.trip, WINOGRAD_TURN)
         loops = [KLoop(turns, loop.a * WINOGRAD_TURN, loop.b * WINOGRAD_TURN), KLoop(WINOGRAD_TURN, loop.a, loop.b)]
         for place, value in zip(places, Accumulation(fn, micro).run(loops, a, b, start), strict=True):
-            fn.store(self.m.type, value, place, 4)
+            fn.store(self.vector, value, place, 4)
 
 
 class _Blocks(WinogradKernel):
@@ -108,7 +108,7 @@ class _Blocks(WinogradKernel):
         fn, w = self.fn, self.w
         sums = ELEMENTS * w.tiles * self.line
         self.image, self.sums = self.room(ELEMENTS * w.tiles * self.row), self.room(sums)
-        zeros, self.tile_results = self.room(self.row), self.room(OUT * OUT * self.line)
+        zeros, self.stack_tile = self.room(self.row), self.room(OUT * OUT * self.line)
         self.filters = fn.buffer(1)
         patches = Patches(fn, w, "a", fn.buffer(0), zeros, self.row)
         self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
@@ -157,8 +157,9 @@ class _Blocks(WinogradKernel):
             self.widths(number, tiles)
 
     def _results(self, first: Value, tiles: Value, panel: Value, panels: Value) -> None:
-        """Transforms the block's sums, At m A, and runs the epilogue of each existing result."""
-        fn, w, t = self.fn, self.w, self.t
+        """Transforms the block's sums, At m A, and passes each tile's existing results to the epilogue."""
+        fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
+        assert lane is not None
         most = -(-t.columns // t.lanes)
         before = fn.mul(panel, t.vectors)
         vectors = fn.minimum(fn.mul(panels, t.vectors), fn.sub(str(most), before))
@@ -171,55 +172,17 @@ class _Blocks(WinogradKernel):
             sums = fn.ptradd(self.sums, fn.mul(tile.index, self.line))
             with fn.loop("0", vectors) as v:
                 shift = fn.mul(v.index, t.lanes * 4)
-                p, q = fn.ptradd(sums, shift), fn.ptradd(self.tile_results, shift)
-                elements = [fn.load(self.m.type, fn.ptradd(p, i * w.tiles * self.line), 4) for i in range(ELEMENTS)]
-                for k, value in enumerate(self.m.both(elements, result)):
-                    fn.store(self.m.type, value, fn.ptradd(q, k * self.line), 4)
-            ends = [
-                fn.minimum(fn.sub(str(axis.size), begin), str(OUT)) if axis.size % OUT else str(OUT)
-                for axis, begin in zip((w.down, w.across), begins, strict=True)
-            ]
-            starts = {w.image.key: image} if w.image else {}
-
-            def point(i: Value, j: Value, v: Value, active: int) -> Sequence[Value]:
-                starts[w.down.out.key] = fn.add(begins[0], i)
-                starts[w.across.out.key] = fn.add(begins[1], j)
-                number = fn.add(fn.mul(i, OUT), j)
-                results = fn.ptradd(self.tile_results, fn.mul(number, self.line))
-                return self._point(results, v, self._first_of(before, v), starts, active)
-
-            parts = [x for x in (("0", full, t.lanes), (full, vectors, t.tail_active)) if x[0] != x[1]]
-            if self.out.sums:
-                for start, end, active in parts:
-                    with fn.loop(start, end) as v:
-                        self._summed(self.out.sums, ends, before, v.index, active, point)
-                return
-            with fn.loop("0", ends[0]) as i, fn.loop("0", ends[1]) as j:
-                for start, end, active in parts:
-                    with fn.loop(start, end) as v:
-                        point(i.index, j.index, v.index, active)
-
-    def _summed(
-        self, sums: ResultSums, ends: Sequence[Value], before: Value, v: Value, active: int,
-        point: Callable[[Value, Value, Value, int], Sequence[Value]],
-    ) -> None:  # fmt: skip
-        """The epilogue with column sums, for a vector of columns of a tile."""
-        fn, column = self.fn, self._first_of(before, v)
-        state = [(self.m.type, x) for x in sums.start(fn, column)]
-        with fn.loop("0", ends[0], carry=state) as i:
-            inner = [(self.m.type, x) for x in i.carried]
-            with fn.loop("0", ends[1], carry=inner) as j:
-                j.next = sums.add(fn, j.carried, point(i.index, j.index, v, active), True)
-            i.next = j.results
-        sums.keep(fn, column, i.results, fn.mul(*ends))
-
-    def _first_of(self, before: Value, v: Value) -> Value:
-        return self.fn.mul(self.fn.add(before, v), self.t.lanes)
-
-    def _point(self, results: Value, v: Value, column: Value, starts: dict[int, Value], active: int) -> Sequence[Value]:
-        fn, t, lane = self.fn, self.t, self.c.lane
-        assert lane is not None
-        value = fn.load(self.m.type, fn.ptradd(results, fn.mul(v, t.lanes * 4)), 4)
-        return self.out.vector(
-            fn, SumVector(value, t.lanes, active, Tile(fn, self.c, {**starts, lane.key: column}), {})
-        )
+                p, q = fn.ptradd(sums, shift), fn.ptradd(self.stack_tile, shift)
+                elements = [fn.load(self.vector, fn.ptradd(p, i * w.tiles * self.line), 4) for i in range(ELEMENTS)]
+                for k, value in enumerate(both(self.m, elements, result)):
+                    fn.store(self.vector, value, fn.ptradd(q, k * self.line), 4)
+            starts = {lane.key: fn.mul(panel, t.width), **({w.image.key: image} if w.image else {})}
+            rows: list[tuple[Label, int, Value]] = []
+            for axis, begin in zip((w.down, w.across), begins, strict=True):
+                ends = fn.minimum(fn.sub(str(axis.size), begin), str(OUT)) if axis.size % OUT else str(OUT)
+                starts[axis.out.key] = begin
+                rows.append((axis.out, OUT, ends))
+            self.pass_on(
+                self.out, starts, rows, self.columns // t.lanes,
+                [("0", full, t.lanes), (full, vectors, t.tail_active)],
+            )  # fmt: skip

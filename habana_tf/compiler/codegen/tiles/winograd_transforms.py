@@ -10,66 +10,53 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from habana_tf.compiler.codegen.emit import Function, Value, everywhere
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.lanes import LaneOps
 from habana_tf.compiler.codegen.tiles.winograd import IN, OUT, ImageAxis, Winograd
 from habana_tf.compiler.codegen.vector_memory import widen
 from habana_tf.ir.dtypes import DType
 
-Transform = Callable[["Arithmetic", Sequence[Value]], list[Value]]
+Transform = Callable[[LaneOps, Sequence[Value]], list[Value]]
 """Multiplies a matrix of the algorithm by a column vector."""
 
 
-class Arithmetic:
-    """fp32 vector arithmetic."""
-
-    def __init__(self, fn: Function, lanes: int) -> None:
-        self.fn, self.type = fn, f"<{lanes} x float>"
-        self._half = everywhere("float", "0.5")
-
-    def plus(self, x: Value, y: Value) -> Value:
-        return self.fn.op(f"fadd {self.type} {x}, {y}")
-
-    def minus(self, x: Value, y: Value) -> Value:
-        return self.fn.op(f"fsub {self.type} {x}, {y}")
-
-    def negative(self, x: Value) -> Value:
-        return self.fn.op(f"fneg {self.type} {x}")
-
-    def half(self, x: Value) -> Value:
-        return self.fn.op(f"fmul {self.type} {x}, {self._half}")
-
-    def both(self, values: Sequence[Value], along: Transform) -> list[Value]:
-        """A transformation along both axes of a square of values, in row-major order."""
-        side = round(len(values) ** 0.5)
-        columns = [along(self, values[j::side]) for j in range(side)]
-        return [x for i in range(len(columns[0])) for x in along(self, [column[i] for column in columns])]
+def both(m: LaneOps, values: Sequence[Value], along: Transform) -> list[Value]:
+    """A transformation along both axes of a square of values, in row-major order."""
+    side = round(len(values) ** 0.5)
+    columns = [along(m, values[j::side]) for j in range(side)]
+    return [x for i in range(len(columns[0])) for x in along(m, [column[i] for column in columns])]
 
 
-def image(m: Arithmetic, d: Sequence[Value]) -> list[Value]:
+def image(m: LaneOps, d: Sequence[Value]) -> list[Value]:
     """Bt d."""
-    return [m.minus(d[0], d[2]), m.plus(d[1], d[2]), m.minus(d[2], d[1]), m.minus(d[1], d[3])]
+    return [m.op("fsub", d[0], d[2]), m.op("fadd", d[1], d[2]), m.op("fsub", d[2], d[1]), m.op("fsub", d[1], d[3])]
 
 
-def filter_(m: Arithmetic, g: Sequence[Value]) -> list[Value]:
+def filter_(m: LaneOps, g: Sequence[Value]) -> list[Value]:
     """G g."""
-    ends = m.plus(g[0], g[2])
-    return [g[0], m.half(m.plus(ends, g[1])), m.half(m.minus(ends, g[1])), g[2]]
+    ends = m.op("fadd", g[0], g[2])
+    return [g[0], _half(m, m.op("fadd", ends, g[1])), _half(m, m.op("fsub", ends, g[1])), g[2]]
 
 
-def result(m: Arithmetic, x: Sequence[Value]) -> list[Value]:
+def result(m: LaneOps, x: Sequence[Value]) -> list[Value]:
     """At x."""
-    return [m.plus(m.plus(x[0], x[1]), x[2]), m.minus(m.minus(x[1], x[2]), x[3])]
+    first, last = m.op("fadd", x[0], x[1]), m.op("fsub", x[1], x[2])
+    return [m.op("fadd", first, x[2]), m.op("fsub", last, x[3])]
 
 
-def result_back(m: Arithmetic, y: Sequence[Value]) -> list[Value]:
+def result_back(m: LaneOps, y: Sequence[Value]) -> list[Value]:
     """A y."""
-    return [y[0], m.plus(y[0], y[1]), m.minus(y[0], y[1]), m.negative(y[1])]
+    return [y[0], m.op("fadd", y[0], y[1]), m.op("fsub", y[0], y[1]), m.fn.op(f"fneg {m.type('float')} {y[1]}")]
 
 
-def filter_back(m: Arithmetic, x: Sequence[Value]) -> list[Value]:
+def filter_back(m: LaneOps, x: Sequence[Value]) -> list[Value]:
     """Gt x."""
-    both = m.half(m.plus(x[1], x[2]))
-    return [m.plus(x[0], both), m.half(m.minus(x[1], x[2])), m.plus(both, x[3])]
+    middle = _half(m, m.op("fadd", x[1], x[2]))
+    return [m.op("fadd", x[0], middle), _half(m, m.op("fsub", x[1], x[2])), m.op("fadd", middle, x[3])]
+
+
+def _half(m: LaneOps, x: Value) -> Value:
+    return m.op("fmul", x, m.f(0.5))
 
 
 def place_of(fn: Function, w: Winograd, tile: Value) -> tuple[Value, Value, Value]:
@@ -92,7 +79,7 @@ class Patches:
         self.operand = w.c.a if side == "a" else w.c.b
         self.along: Transform = image if side == "a" else result_back
         self.points = IN if side == "a" else OUT
-        self.arithmetic = Arithmetic(fn, w.tiling.lanes)
+        self.m = LaneOps(fn, w.tiling.lanes)
 
     def transform(self, first: Value, tiles: Value, channel: Value, trip: Value, target: Value) -> None:
         """Transforms `tiles` tiles from `first` on, and `trip` channels from `channel` on."""
@@ -119,8 +106,8 @@ class Patches:
             with fn.loop("0", trip, lanes) as c:
                 values = [self._load(fn.ptradd(p, fn.mul(c.index, unit))) for p in pointers]
                 here = fn.ptradd(made, fn.mul(c.index, 4))
-                for k, value in enumerate(self.arithmetic.both(values, self.along)):
-                    fn.store(self.arithmetic.type, value, fn.ptradd(here, k * w.tiles * self.row), 4)
+                for k, value in enumerate(both(self.m, values, self.along)):
+                    fn.store(self.m.type("float"), value, fn.ptradd(here, k * w.tiles * self.row), 4)
 
     def _step(self, axis: ImageAxis) -> int:
         """The stride of points along an axis."""
@@ -132,5 +119,5 @@ class Patches:
     def _load(self, pointer: Value) -> Value:
         fn, lanes = self.fn, self.w.tiling.lanes
         if self.operand.dtype is DType.F32:
-            return fn.load(self.arithmetic.type, pointer, 4)
+            return fn.load(self.m.type("float"), pointer, 4)
         return widen(fn, lanes, fn.load(f"<{lanes} x i16>", pointer, 2))
