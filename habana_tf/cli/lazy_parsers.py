@@ -11,27 +11,17 @@ parsed by that command's parser alone, and all parsers are made only for help, e
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+from habana_tf.reports.characters import columns
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
     """What argparse formats help with. It makes one for every argument that is declared, too, and would import modules
     for archives (`shutil`) each time to ask how wide the terminal is."""
-    return argparse.RawDescriptionHelpFormatter(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    """Of the terminal, as for `shutil`: what COLUMNS says, what the terminal says, 80."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
-    try:
-        return os.get_terminal_size(1).columns or 80
-    except OSError:
-        return 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=columns(80) - 2)
 
 
 class LazyParser(argparse.ArgumentParser):
@@ -90,15 +80,11 @@ class LazyParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         return super(LazyParser, self.complete()).format_help()
 
-    def listed(self, what: str, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Gives it commands. what: "command" or another word for them. rows: name, help and where, of each."""
-        self._what, self._rows = what, {name: (help_, where) for name, help_, where in rows}
-
 
 def listed(parser: argparse.ArgumentParser, what: str, rows: Sequence[tuple[str, str, str]]) -> None:
-    """Gives `parser`, which is a `LazyParser`, commands: see there."""
+    """Gives a LazyParser commands. what: "command" or another word for them. rows: name, help and where, of each."""
     assert isinstance(parser, LazyParser), "only a LazyParser has commands"
-    parser.listed(what, rows)
+    parser._what, parser._rows = what, {name: (help_, where) for name, help_, where in rows}
 
 
 def _sentence(help_: str) -> str:

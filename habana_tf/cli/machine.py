@@ -39,17 +39,9 @@ def version(package: str) -> str | None:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from habana_tf.hardware.cards import CardError
-    from habana_tf.hardware.cpu import IsaError
-    from habana_tf.hardware.ranks import RankError
-    from habana_tf.settings import SettingError
-
-    try:
-        if arguments.changes:
-            return _changes(arguments.framework, arguments.json)
-        facts = _facts()
-    except (SettingError, CardError, RankError, IsaError) as error:
-        raise CommandError(str(error), 2) from error
+    if arguments.changes:
+        return _changes(arguments.framework, arguments.json)
+    facts = _facts()
     if arguments.json:
         print_json(facts)
         return 0

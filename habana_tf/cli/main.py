@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from habana_tf.cli.lazy_parsers import LazyParser, listed
-from habana_tf.cli.output import CommandError
+from habana_tf.cli.output import command_error
 from habana_tf.files.escaped import escaped
 from habana_tf.reports.characters import never_fail
 from habana_tf.version import __version__
@@ -71,27 +71,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = chosen.run(chosen)
         sys.stdout.flush()
         return code
-    except CommandError as error:
-        print(*map(escaped, (f"habana-tf: {error}", *error.more)), sep="\n", file=sys.stderr)
-        return error.code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader has seen enough (`| head`); nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        known = command_error(error)
+        print(*map(escaped, (f"habana-tf: {known}", *known.more)), sep="\n", file=sys.stderr)
+        return known.code
 
 
 def _check_environment() -> None:
-    """Raises CommandError for a variable of ours that does not exist. Most environments have none at all."""
+    """Raises SettingError for a variable of ours that does not exist. Most environments have none at all."""
     if any(name.startswith("HABANA_SIM_") for name in os.environ):
-        from habana_tf import settings
         from habana_tf.settings import habana as habana_variables
 
-        try:
-            habana_variables.check()
-        except settings.SettingError as error:
-            raise CommandError(str(error), 2) from error
+        habana_variables.check()
 
 
 def parser() -> LazyParser:

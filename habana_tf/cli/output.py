@@ -27,6 +27,23 @@ class CommandError(Exception):
         self.more = more
 
 
+def command_error(error: Exception) -> CommandError:
+    """What any command may meet, settings, cards and the machine, as its error. Raises another error again."""
+    from habana_tf.hardware.cards import CardError
+    from habana_tf.hardware.cpu import IsaError
+    from habana_tf.hardware.machine import MachineError
+    from habana_tf.hardware.ranks import RankError
+    from habana_tf.settings import SettingError
+
+    if isinstance(error, CommandError):
+        return error
+    if isinstance(error, MachineError):
+        return CommandError(str(error), 1)
+    if isinstance(error, SettingError | CardError | RankError | IsaError):
+        return CommandError(str(error), 2)
+    raise error
+
+
 def print_json(data: object) -> None:
     """`data` as JSON: mappings are indented, and each item of a list has a line.
 
@@ -44,6 +61,15 @@ def print_json(data: object) -> None:
         return json.dumps(value)
 
     sys.stdout.write(lines(data, "") + "\n")
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Writes a file that the user named. Raises CommandError."""
+    try:
+        with open(path, "wb") as out:
+            out.write(data)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", 1) from error
 
 
 def in_colour() -> bool:

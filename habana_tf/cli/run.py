@@ -114,19 +114,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _free_cards(count: int) -> tuple[tuple[int, ...], str]:
     """See `free_cards.choose`. Ranks that are more than the visible cards are left to `plan.make`."""
-    from habana_tf import settings
     from habana_tf.hardware.cards import CardError, visible_cards
     from habana_tf.hardware.machine import MachineError
     from habana_tf.launcher import free_cards
 
-    try:
-        visible = len(visible_cards())
-    except (settings.SettingError, CardError) as error:
-        raise CommandError(str(error), 2) from error
+    visible = len(visible_cards())
     try:
         return free_cards.choose(count) if count <= visible else ((), "")
-    except settings.SettingError as error:
-        raise CommandError(str(error), 2) from error
     except (CardError, MachineError) as error:
         first, *more = str(error).splitlines()
         raise CommandError(first, 1, more) from error

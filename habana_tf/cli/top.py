@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli import numbers
-from habana_tf.cli.output import CommandError, in_colour, print_json
+from habana_tf.cli.output import in_colour, print_json
 from habana_tf.reports.characters import columns, encoding_of
 from habana_tf.reports.table import Table
 from habana_tf.reports.units import size
@@ -88,27 +88,19 @@ A narrow terminal has fewer columns, and --json all of them.
 
 def _top(arguments: argparse.Namespace) -> int:
     from habana_tf.hardware import readings
-    from habana_tf.hardware.cards import CardError
-    from habana_tf.hardware.machine import MachineError
-    from habana_tf.settings import SettingError
 
-    try:
-        first = before = readings.read_all()
-        began = time.monotonic()
-        if arguments.once or arguments.json or not sys.stdout.isatty():
-            time.sleep(arguments.interval)
-            made = rows(first, before, readings.read_all(), time.monotonic() - began)
-            if arguments.json:
-                print_json([asdict(row) for row in made])
-            else:
-                print(*lines(made, columns(200), encoding_of()), sep="\n")
-            return 0
-        with contextlib.suppress(KeyboardInterrupt):
-            _live(first, arguments.interval)
-    except MachineError as error:
-        raise CommandError(str(error), 1) from error
-    except (SettingError, CardError) as error:
-        raise CommandError(str(error), 2) from error
+    first = before = readings.read_all()
+    began = time.monotonic()
+    if arguments.once or arguments.json or not sys.stdout.isatty():
+        time.sleep(arguments.interval)
+        made = rows(first, before, readings.read_all(), time.monotonic() - began)
+        if arguments.json:
+            print_json([asdict(row) for row in made])
+        else:
+            print(*lines(made, columns(200), encoding_of()), sep="\n")
+        return 0
+    with contextlib.suppress(KeyboardInterrupt):
+        _live(first, arguments.interval)
     return 0
 
 

@@ -137,14 +137,15 @@ def nominal(e: Extent) -> int:
     """An extent as a number for estimates of work and size."""
     if isinstance(e, int):
         return e
-    number = substitute(e, dict.fromkeys(_symbols(e), NOMINAL))
+    number = substitute(e, {atom: NOMINAL for atom in symbols(e)})
     assert isinstance(number, int), f"{e} mentions a loop variable"
     return max(1, number)
 
 
-def _symbols(e: Expr) -> set[Atom]:
-    found: set[Atom] = set()
-    stack: list[Atom] = [atom for atom, _ in e.terms]
+def symbols(e: Extent) -> set[Sym]:
+    """Those that an extent has in it."""
+    found: set[Sym] = set()
+    stack: list[Atom] = [] if isinstance(e, int) else [atom for atom, _ in e.terms]
     while stack:
         match stack.pop():
             case Sym() as atom:

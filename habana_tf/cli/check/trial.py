@@ -19,7 +19,7 @@ from habana_tf.hardware.device_state import PYTORCH, TENSORFLOW
 
 _FRAMEWORKS: dict[str, ModuleType] = {TENSORFLOW: trial_tensorflow, PYTORCH: trial_torch}
 """What each has of its own: `load` imports it and gives its version, `device` loads HPU and says where an op ran,
-`step` gives the results of a training step on a device, "hpu" or "cpu"; `MORE` has further stages."""
+`step` gives the results of a training step on a device, "hpu" or "cpu", for these inputs; `MORE` has further stages."""
 STAGES = {name: (name, "HPU", "compiler", "numbers", *module.MORE) for name, module in _FRAMEWORKS.items()}
 """Of each framework, in their order; the first imports it. `device.py` names its findings after them."""
 _WORST = 1e-5
@@ -39,8 +39,8 @@ def main(framework: str) -> None:
     stages: tuple[Callable[[], dict[str, Any]], ...] = (
         lambda: {"version": module.load()},
         lambda: {"device": module.device()},
-        lambda: _compiled(of, lambda: module.step("hpu"), framework),
-        lambda: _compared(of["results"], module.step("cpu")),
+        lambda: _compiled(of, lambda: module.step("hpu", _inputs()), framework),
+        lambda: _compared(of["results"], module.step("cpu", _inputs())),
         *module.MORE.values(),
     )
     failed: list[str] = []
@@ -55,6 +55,14 @@ def main(framework: str) -> None:
         except Exception as error:
             failed.append(name)
             say(stage=name, error=f"{type(error).__name__}: {error}", cpu=of["cpu"])
+
+
+def _inputs() -> list[Any]:
+    """Input and weights of the step, fp32 [64, 96] and [96, 32]."""
+    import numpy as np
+
+    drawn = np.random.default_rng(7)
+    return [drawn.standard_normal(shape).astype(np.float32) for shape in ((64, 96), (96, 32))]
 
 
 def _compiled(of: dict[str, Any], run: Callable[[], list[Any]], framework: str) -> dict[str, Any]:

@@ -6,8 +6,6 @@ import contextlib
 import importlib.util
 from typing import Any
 
-from habana_tf.cli.check.trial_step import inputs
-
 
 def load() -> str:
     import tensorflow as tf
@@ -28,7 +26,7 @@ def device() -> str:
     return where
 
 
-def step(device: str) -> list[Any]:
+def step(device: str, inputs: list[Any]) -> list[Any]:
     import tensorflow as tf
 
     def gradients(x: Any, weights: Any) -> Any:
@@ -38,7 +36,7 @@ def step(device: str) -> list[Any]:
         return loss, tape.gradient(loss, weights)
 
     with tf.device("/CPU:0"):
-        given = [tf.constant(each) for each in inputs()]
+        given = [tf.constant(each) for each in inputs]
     with tf.device(f"/{device.upper()}:0"):
         run = tf.function(gradients) if device == "hpu" else gradients
         return [result.numpy() for result in run(*given)]

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.output import CommandError, print_json, write_file
 from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import action, add_recipe, entry_of, only_match, opened, rows_of
 
@@ -76,7 +76,7 @@ def _asm(arguments: argparse.Namespace) -> int:
     if arguments.object is not None:
         written = {f"{arguments.object}.{k}" if k else arguments.object: data for k, data in enumerate(objects)}
         for path, data in written.items():
-            _write(path, data)
+            write_file(path, data)
         if arguments.json:
             print_json({"files": list(written)})
         return 0
@@ -94,14 +94,6 @@ def _print(arguments: argparse.Namespace, text: str) -> int:
     else:
         sys.stdout.write(text.rstrip("\n") + "\n")
     return 0
-
-
-def _write(path: str, data: bytes) -> None:
-    try:
-        with open(path, "wb") as out:
-            out.write(data)
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", 1) from error
 
 
 def _cluster(entry: Entry) -> str:
@@ -158,7 +150,6 @@ def _modules(entry: Entry) -> list[str]:
 
 def _program(entry: Entry) -> Any:
     """What was lowered, lowered again. Raises CommandError when this compiler, host or lowering is another one."""
-    from habana_tf.cli.recipes import clusters
     from habana_tf.hardware.cpu import BF16_PART, target
     from habana_tf.resolver.keys import compiler_version, program_key, target_parts
     from habana_tf.resolver.provenance import Provenance
@@ -167,7 +158,9 @@ def _program(entry: Entry) -> Any:
     here = dict([("compiler", compiler_version()), *target_parts(target(), BF16_PART in parts)])
     other = [name for name, value in here.items() if parts.get(name) != value]
     try:
-        program = None if other else Provenance.of(entry.sections, clusters.reader(entry)).compiled_program(target())
+        program = (
+            None if other else Provenance.of(entry.sections, contents.cluster_reader(entry)).compiled_program(target())
+        )
     except ImportError as error:
         raise CommandError(f"lowering needs TensorFlow: {error}", 1) from error
     except KeyError as error:

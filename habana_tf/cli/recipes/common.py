@@ -42,12 +42,9 @@ def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Names
         raise
     except Exception as error:
         from habana_tf.cache import BundleError, EntryError, NoDirectory, NoPath, ReadOnly, Refused
-        from habana_tf.settings import SettingError
 
         if isinstance(error, NoPath):
             raise CommandError(f"{error} or pass --path", 2) from error
-        if isinstance(error, SettingError):
-            raise CommandError(str(error), 2) from error
         if isinstance(error, BundleError | EntryError | NoDirectory | OSError | ReadOnly | Refused):
             raise CommandError(str(error), 1) from error
         raise

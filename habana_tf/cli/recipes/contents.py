@@ -5,8 +5,10 @@ An entry without such a section (a note of a failure, or one made by another com
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from habana_tf.cli.output import CommandError
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
+    from habana_tf.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,20 @@ def ops(entry: Entry) -> list[ClusterOp]:
     ]
 
 
+def cluster_reader(entry: Entry) -> Callable[[bytes], Cluster]:
+    """What makes a cluster of an entry's section. Raises ImportError where that takes TensorFlow and it is missing; a
+    cluster of PyTorch's takes nothing."""
+    if entry.header.get("framework") == "PyTorch":
+        from habana_tf.torch.record.program import TorchCluster
+
+        return TorchCluster.read
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
+    importlib.import_module("tensorflow")
+    from habana_tf.tensorflow.clusters.cluster import parse
+
+    return parse
+
+
 def _section(entry: Entry, section: str) -> Any:
     """The JSON data in a section; None for an entry without it."""
     from habana_tf.compiler import compressed
@@ -117,25 +134,13 @@ def edges(entry: Entry) -> list[tuple[int, int]]:
 
 def symbols(entry: Entry) -> int:
     """How many sizes the recipe leaves open."""
-    found = -1
-    stack = [json.loads(entry.sections["plan"])["buffers"]] if "plan" in entry.sections else []
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            stack.append(item["c"])
-            for atom, _ in item["t"]:
-                found = max(found, atom) if isinstance(atom, int) else found
-                stack.extend([] if isinstance(atom, int) else _inner(atom))
-        elif isinstance(item, list):
-            stack.extend(x for x in item if isinstance(x, list | dict))
-    return found + 1
+    if "plan" not in entry.sections:
+        return 0
+    from habana_tf.compiler.packed_recipe import unpack
+    from habana_tf.ir import extent
 
-
-def _inner(atom: list[Any]) -> list[Any]:
-    """The parts of a product, quotient or remainder, as extents."""
-    if atom[0] == "*":
-        return [{"c": 0, "t": [[part, 1]]} for part in atom[1:]]
-    return [atom[1]]
+    buffers = unpack(entry.name, entry.sections).buffers
+    return 1 + max((s.index for buffer in buffers for s in extent.symbols(buffer.nbytes)), default=-1)
 
 
 def plan(entry: Entry, sizes: Sequence[int]) -> MemoryPlan | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cli.recipes import clusters, contents
+from habana_tf.cli.recipes import contents
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
@@ -29,7 +29,7 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, LaunchPre
     if len(sizes) != wanted:
         return {}, f"it depends on {', '.join(f's{k}' for k in range(wanted))}; pass --sizes to see it"
     try:
-        read = clusters.reader(entry)
+        read = contents.cluster_reader(entry)
     except ImportError as error:
         return {}, f"it takes TensorFlow, which cannot be imported: {error}"
     from habana_tf.card.clock.predicted import of_cluster

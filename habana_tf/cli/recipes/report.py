@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.output import print_json, write_file
 from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import action, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.predicted import predictions
@@ -43,11 +43,7 @@ def _report(arguments: argparse.Namespace) -> int:
     totals, runs = cache.totals(reader.root), [run_json(run) for run in cache.runs(reader.root)]
     drawn, unreadable = _drawn(reader, good, arguments.most, arguments.quick)
     text = page(Facts(reader.root, good, [*bad, *unreadable], totals, runs, drawn)).encode(errors="replace")
-    try:
-        with open(arguments.html, "wb") as out:
-            out.write(text)
-    except OSError as error:
-        raise CommandError(f"{arguments.html}: {error.strerror}", 1) from error
+    write_file(arguments.html, text)
     if arguments.json:
         print_json({"file": arguments.html, "bytes": len(text), "recipes": len(good), "drawn": len(drawn)})
     else:

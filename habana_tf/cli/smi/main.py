@@ -13,14 +13,12 @@ import time
 from collections.abc import Sequence
 
 from habana_tf.cli.numbers import seconds
-from habana_tf.cli.output import CommandError
+from habana_tf.cli.output import CommandError, command_error
 from habana_tf.cli.smi import details, fields, network, table
 from habana_tf.files.escaped import escaped
 from habana_tf.hardware import readings
-from habana_tf.hardware.cards import Card, CardError, cards
-from habana_tf.hardware.machine import MachineError
+from habana_tf.hardware.cards import Card, cards
 from habana_tf.reports.characters import never_fail
-from habana_tf.settings import SettingError
 from habana_tf.settings import habana as habana_variables
 
 
@@ -36,14 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             time.sleep(options.loop)
             _show(options)
         sys.stdout.flush()
-    except (CommandError, MachineError, SettingError, CardError) as error:
-        print(f"hl-smi: {escaped(error)}", file=sys.stderr)
-        return error.code if isinstance(error, CommandError) else 1 if isinstance(error, MachineError) else 2
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
         # The reader has seen enough (`| head`); nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        known = command_error(error)
+        print(f"hl-smi: {escaped(known)}", file=sys.stderr)
+        return known.code
     return 0
 
 
@@ -79,7 +78,7 @@ def _show(options: argparse.Namespace) -> None:
     elif options.list_aips:
         details.listing(chosen, len(cards()))
     else:
-        table.show([readings.read(card) for card in chosen])
+        print("\n".join(table.lines([readings.read(card) for card in chosen])))
 
 
 def _chosen(device: str | None) -> list[Card]:
@@ -116,15 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     add("-q", "--query", action="store_true", help="everything about the cards")
     add("-d", "--display", type=str.upper, choices=details.SECTIONS, metavar="TYPE", help=f"with -q, one section: "
         f"{', '.join(details.SECTIONS)}")  # fmt: skip
-    add(
-        "-l",
-        "--loop",
-        nargs="?",
-        type=seconds(1e6, least=0.001),
-        const=5.0,
-        metavar="SECONDS",
-        help="again and again; every 5 seconds",
-    )
+    add("-l", "--loop", nargs="?", type=seconds(1e6, least=0.001), const=5.0, metavar="SECONDS",
+        help="again and again; every 5 seconds")  # fmt: skip
     add("-Q", "--query-aip", metavar="FIELDS", help="fields, separated by commas, as CSV")
     add("--query-row-replacement", metavar="FIELDS", help="rows of memory that were replaced, as CSV: there are none")
     add("-f", "--format", metavar="csv[,noheader][,nounits]", help="how -Q and --query-row-replacement print")

@@ -23,10 +23,6 @@ _PROCESSES = (
 _END = "+" + "=" * 77 + "+"
 
 
-def show(rows: Sequence[Reading]) -> None:
-    print("\n".join(lines(rows)))
-
-
 def lines(rows: Sequence[Reading]) -> Iterator[str]:
     yield _EDGE
     yield f"| {'HL-SMI Version:':<20}{TOOL_VERSION:>46}          |"
