@@ -9,29 +9,18 @@ the host as they were, and the card's engines as predicted, whether or not a tra
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from habana_tf.card.timeline.capture import Capture
+from habana_tf.card.timeline.capture import Capture, file_of_rank
 
 __all__ = ["NotSimulated", "command", "put_log", "start_hw_profile", "stop_hw_profile"]
 
 _log = logging.getLogger("habana_tf.py_synapse_logger")
-_capture: Capture | None = None
+_capture = Capture()
 _file: str | None = None
 
 
 class NotSimulated(NotImplementedError):
     """Something of a real machine that this simulation does not have."""
-
-
-def _the_capture() -> Capture:
-    global _capture
-    if _capture is None:
-        from habana_tf.card.timeline.capture import Capture
-
-        _capture = Capture()
-    return _capture
 
 
 def command(text: str) -> None:
@@ -47,9 +36,9 @@ def command(text: str) -> None:
     if word == "file_name" and value:
         _file = value
     elif text == "restart":
-        _the_capture().begin()
+        _capture.begin()
     elif text in ("stop_data_capture", "disable"):
-        if _the_capture().running:
+        if _capture.running:
             _write()
     elif word != "category_mask":
         raise NotSimulated(
@@ -59,16 +48,14 @@ def command(text: str) -> None:
 
 
 def _write() -> None:
-    from habana_tf.card.timeline.capture import file_of_rank
-
-    path = _the_capture().end(_file or file_of_rank())
+    path = _capture.end(_file or file_of_rank())
     _log.info("the capture is in %s; ui.perfetto.dev shows it", path)
 
 
 def start_hw_profile() -> None:
     """A capture begins, if none runs: the card's engines are in each."""
-    if not _the_capture().running:
-        _the_capture().begin()
+    if not _capture.running:
+        _capture.begin()
 
 
 def stop_hw_profile() -> None:
@@ -78,4 +65,4 @@ def stop_hw_profile() -> None:
 
 def put_log(message: str, level: int = 1) -> None:
     """A mark in the capture that runs, if one does; `level` has no effect."""
-    _the_capture().mark(message)
+    _capture.mark(message)

@@ -48,17 +48,19 @@ def verify(path: str | None = None) -> Verified:
     start = time.perf_counter()
     good = total = 0
     problems = []
-    for place, data, problem in reader.contents_of_all():
+    for row in reader.listing(heads_only=True):
         try:
-            if data is None:
-                raise EntryError(problem)
-            entry = reader.decoded(data)
-            if not place.endswith(f"-{entry.digest}.recipe"):
+            if row.problem is not None:
+                raise EntryError(row.problem)
+            data = reader.contents(row)
+            if not row.path.endswith(f"-{reader.decoded(data).digest}.recipe"):
                 raise EntryError("it holds another key than its name says")
             good += 1
             total += len(data)
-        except (EntryError, trust.Refused) as error:
-            problems.append((place, str(error)))
+        except FileNotFoundError:
+            continue
+        except (EntryError, trust.Refused, OSError) as error:
+            problems.append((row.path, str(error)))
     return Verified(good, total, tuple(problems), time.perf_counter() - start)
 
 

@@ -30,7 +30,7 @@ from habana_tf.files.escaped import escaped
 from habana_tf.files.trust import Refused
 
 _LOCKS = "locks"
-_SWEEPING, _ROTATING = (hashlib.sha256(what).hexdigest() for what in (b"sweep", b"rotate"))
+SWEEPING, ROTATING = (hashlib.sha256(what).hexdigest() for what in (b"sweep", b"rotate"))
 _QUARANTINE_KEEPS = 8
 
 _OTHER = "choose another directory by TF_RECIPE_CACHE_PATH"
@@ -190,15 +190,9 @@ class Store(Reader):
             yield taken
 
     @contextmanager
-    def rotating(self) -> Iterator[bool]:
-        """Whether this process is the one that may rotate the journal now. Raises OSError."""
-        with self._alone(_ROTATING) as mine:
-            yield mine
-
-    @contextmanager
-    def _alone(self, work: str) -> Iterator[bool]:
-        """Whether this process is the one to do some upkeep now. Where there are no locks each one is, for doing it
-        twice costs time and nothing else. Raises OSError."""
+    def alone(self, work: str) -> Iterator[bool]:
+        """Whether this process is the one to do some upkeep now, `SWEEPING` or `ROTATING`. Where there are no locks
+        each one is, for doing it twice costs time and nothing else. Raises OSError."""
         with ExitStack() as held:
             try:
                 mine = held.enter_context(self.locked(work, 0.0))
@@ -256,7 +250,7 @@ class Store(Reader):
 
     def _evict(self) -> None:
         """Sweeps if the directory is too large; one process at a time, and never an error."""
-        with suppress(OSError, Refused), self._alone(_SWEEPING) as taken, self.opened(create=False) as root:
+        with suppress(OSError, Refused), self.alone(SWEEPING) as taken, self.opened(create=False) as root:
             if not taken:
                 return
             swept = sweep(root, self.policy, None)

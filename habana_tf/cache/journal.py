@@ -187,6 +187,8 @@ def _explained(event: Event, missed: Key, there: Mapping[str, Candidate]) -> Eve
 
 
 def _append(store: Store, data: bytes) -> None:
+    from habana_tf.cache.disk import ROTATING
+
     older, current = NAMES
     with store.version(create=True) as version:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -194,7 +196,7 @@ def _append(store: Store, data: bytes) -> None:
             files.write_all(file, data)
             full = os.fstat(file).st_size > MOST_BYTES
         if full:
-            with store.rotating() as mine:
+            with store.alone(ROTATING) as mine:
                 # Looked at again under the lock: another process may have rotated it already.
                 if mine and os.stat(current, dir_fd=version, follow_symlinks=False).st_size > MOST_BYTES:
                     os.rename(current, older, src_dir_fd=version, dst_dir_fd=version)

@@ -53,22 +53,6 @@ def entries(version: int, path: str, policy: Policy, heads_only: bool = False) -
             yield Listed(place, status.st_size, status.st_mtime, None, str(error))
 
 
-def contents(version: int, path: str, policy: Policy, most: int) -> Iterator[tuple[str, bytes | None, str]]:
-    """As `entries`, but (path, the whole file, "") and nothing verified; or (path, None, why it is not believed).
-
-    most: bytes in a file that is read."""
-    for place, opened, problem in _opened(version, path, policy):
-        if opened is None:
-            yield place, None, problem
-            continue
-        file, status = opened
-        try:
-            files.check_size(status.st_size, most)
-            yield place, trust.read_all(file, status.st_size), ""
-        except OSError as error:
-            yield place, None, str(error)
-
-
 def shards(version: int) -> list[str]:
     """The names of the directories that hold entries, sorted."""
     return sorted(name for name in os.listdir(version) if len(name) == 2 and _HEX.issuperset(name))

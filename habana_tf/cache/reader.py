@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from habana_tf import settings
@@ -24,7 +24,7 @@ from habana_tf.cache import entry as entry_format
 from habana_tf.cache import files
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.entry_head import FORMAT_VERSION
-from habana_tf.cache.listing import Listed, contents, entries
+from habana_tf.cache.listing import Listed, entries
 from habana_tf.files import trust
 from habana_tf.files.trust import Policy, Refused
 
@@ -117,12 +117,6 @@ class Reader:
                 return list(entries(version, os.path.join(self.root, VERSION), self.policy, heads_only))
         except FileNotFoundError:
             return []
-
-    def contents_of_all(self) -> Iterator[tuple[str, bytes | None, str]]:
-        """(path, file contents, "") of every entry, not verified, or (path, None, why it is not believed). Raises as
-        `listing`."""
-        with suppress(FileNotFoundError), self.version(create=False) as version:
-            yield from contents(version, os.path.join(self.root, VERSION), self.policy, self.options.limit)
 
     def inspect(self, listed: Listed) -> Entry:
         """The whole entry of a listing, verified; nothing is counted, touched or moved. Raises EntryError,

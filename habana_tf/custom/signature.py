@@ -11,6 +11,7 @@ parsed here, refused with a sentence if it is wrong, and written anew.
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -137,11 +138,9 @@ class _SignatureReader:
     def value(self, name: str, kind: str, text: str) -> Any:
         """A default as text."""
         try:
-            if kind.startswith("list("):
-                inner = text.removeprefix("[").removesuffix("]").strip()
-                return [_READ[kind[5:-1]](each.strip()) for each in inner.split(",")] if inner else []
-            return _READ[kind](text)
-        except (KeyError, ValueError):
+            found = {"true": True, "false": False}[text.lower()] if kind == "bool" else ast.literal_eval(text)
+            return _checked(kind, found)
+        except (KeyError, SyntaxError, TypeError, ValueError):
             raise self.error(f"{text!r} is not a default for attribute {name!r} of kind {kind}") from None
 
     def add(self, attr: Attribute) -> None:
@@ -251,13 +250,10 @@ def _from_value(reader: _SignatureReader, name: str, value: Any) -> Attribute:
         return Attribute(name, kind)
     for python, kind in ((bool, "bool"), (int, "int"), (float, "float"), (str, "string")):
         if isinstance(value, python):
-            number = kind in ("int", "float")
-            return Attribute(name, kind, reader.value(name, kind, repr(python(value))) if number else value)
-    if isinstance(value, (list, tuple)) and value:
-        if all(type(each) is int for each in value):
-            return Attribute(name, "list(int)", reader.value(name, "list(int)", repr(list(value))))
-        if all(type(each) in (int, float) for each in value):
-            return Attribute(name, "list(float)", reader.value(name, "list(float)", repr(list(value))))
+            return Attribute(name, kind, reader.value(name, kind, repr(python(value))))
+    if isinstance(value, (list, tuple)) and value and {*map(type, value)} <= {int, float}:
+        kind = "list(int)" if {*map(type, value)} == {int} else "list(float)"
+        return Attribute(name, kind, reader.value(name, kind, repr(list(value))))
     raise reader.error(
         f"{value!r} is not a default for attribute {name!r}: a number, a text, or a list of numbers that is not empty"
     )
@@ -285,33 +281,22 @@ def _split(text: str) -> list[str]:
     return [part for part in (*out, text[start:]) if part.strip()]
 
 
-def _int(text: str) -> int:
-    value = int(text)
-    if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError("not of 64 bits")
-    return value
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if not abs(value) <= _LARGEST:
-        raise ValueError("no finite number of fp32, as attributes are")
-    return value
-
-
-def _bool(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
-
-
-def _string(text: str) -> str:
-    if len(text) < 2 or text[0] not in "\"'" or text[-1] != text[0]:
-        raise ValueError("no quotation")
-    return text[1:-1]
+def _checked(kind: str, value: Any) -> Any:
+    """A default of a kind. Raises ValueError or TypeError for one that is none, or that an attribute cannot hold: whole
+    numbers have 64 bits there, and others are fp32."""
+    if kind.startswith("list("):
+        return [_checked(kind[5:-1], each) for each in value]
+    if kind == "int" and type(value) is int and -(1 << 63) <= value < 1 << 63:
+        return value
+    if kind == "float" and type(value) in (int, float) and abs(value) <= _LARGEST:
+        return float(value)
+    if (kind, type(value)) in (("bool", bool), ("string", str)):
+        return value
+    raise ValueError(value)
 
 
 _LARGEST = (2 - 2**-23) * 2.0**127
 """The largest float32."""
-_READ: dict[str, Any] = {"int": _int, "float": _float, "bool": _bool, "string": _string}
 
 
 def _written(value: Any) -> str:

@@ -137,7 +137,7 @@ def nominal(e: Extent) -> int:
     """An extent as a number for estimates of work and size."""
     if isinstance(e, int):
         return e
-    number = substitute(e, {atom: NOMINAL for atom in symbols(e)})
+    number = substitute(e, dict.fromkeys(symbols(e), NOMINAL))
     assert isinstance(number, int), f"{e} mentions a loop variable"
     return max(1, number)
 
