@@ -88,8 +88,15 @@ class Term:
         """A comparison: eq, ne, lt, le, gt, ge."""
         return self._binary(fn, other)
 
-    def where(self, then: Term, otherwise: Term | float) -> Term:
-        """`then` where this boolean value holds, else `otherwise`."""
+    def like(self, number: float) -> Term:
+        """A number of this type."""
+        return Term(self.b, self.b.const(number, self.node.dtype))
+
+    def where(self, then: Term | float, otherwise: Term | float) -> Term:
+        """`then` where this boolean value holds, else `otherwise`; one of the two is no number."""
+        if not isinstance(then, Term):
+            assert isinstance(otherwise, Term)
+            then = otherwise.like(then)
         return Term(self.b, self.b.select(self.node, then.node, then._other(otherwise)))
 
     def over(self, kind: str, axes: Sequence[int]) -> Term:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from habana_tf.formulas import special
 from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.torch.ops.row import Call, Lower, Operand, both, overload
+from habana_tf.torch.ops.row import Call, Lower, Operand, both, formula, overload
 
 
-def _unary(fn: str) -> Lower:
-    def lower(c: Call, x: Operand) -> Node:
-        return c.elementwise(fn, x)
-
-    return lower
+def _scalar(fn: str) -> Lower:
+    return lambda c, *operands: c.elementwise(fn, *operands)
 
 
 for _fn in (
     "sqrt rsqrt exp expm1 log log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh sigmoid erf erfc "
     "lgamma abs neg"
 ).split():
-    overload(*both(_fn))(_unary(_fn))
+    overload(*both(_fn))(_scalar(_fn))
 
 
 def _whole(fn: str) -> Lower:
@@ -38,39 +36,17 @@ for _name, _fn in {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": 
     overload(*both(_name))(_whole(_fn))
 
 
-@overload(*both("reciprocal"))
-def reciprocal(c: Call, x: Operand) -> Node:
-    return (1.0 / c.term(x)).node
+formula(*both("reciprocal"), floats=False)(lambda x: 1 / x)
+formula(*both("log2"), floats=False)(lambda x: x.map("log") * (1 / math.log(2)))
+formula(*both("log10"), floats=False)(lambda x: x.map("log") * (1 / math.log(10)))
+formula(*both("exp2"), floats=False)(lambda x: x.like(2).pow(x))
+formula(*both("frac"))(lambda x: x - x.map("trunc"))
 
 
-@overload(*both("log2"))
-def log2(c: Call, x: Operand) -> Node:
-    return (c.term(x).map("log") * (1 / math.log(2))).node
-
-
-@overload(*both("log10"))
-def log10(c: Call, x: Operand) -> Node:
-    return (c.term(x).map("log") * (1 / math.log(10))).node
-
-
-@overload(*both("exp2"))
-def exp2(c: Call, x: Operand) -> Node:
-    t = c.term(x)
-    return Term(c.b, c.b.const(2.0, t.node.dtype)).pow(t).node
-
-
-@overload("angle")
-def angle(c: Call, x: Operand) -> Node:
+@formula("angle", floats=False)
+def angle(x: Term) -> Term:
     """Pi for negative numbers, 0 for others; NaN of NaN."""
-    t = c.term(x)
-    pi, zero = (Term(c.b, c.b.const(n, t.node.dtype)) for n in (math.pi, 0.0))
-    return t.test("lt", 0.0).where(pi, t.test("ge", 0.0).where(zero, t)).node
-
-
-@overload(*both("frac"), floats=True)
-def fraction(c: Call, x: Operand) -> Node:
-    t = c.term(x)
-    return (t - t.map("trunc")).node
+    return x.test("lt", 0).where(math.pi, x.test("ge", 0).where(0, x))
 
 
 @overload(*both("sign", "sgn"))
@@ -79,16 +55,14 @@ def sign(c: Call, x: Node) -> Node:
     if x.dtype is DType.BOOL:
         return x
     t = c.term(x)
-    one, zero = (Term(c.b, c.b.const(n, t.node.dtype)) for n in (1, 0))
-    above = t.test("gt", 0).where(one, zero)
-    return above.node if x.dtype.kind == "u" else t.test("lt", 0).where(zero - one, above).node
+    above = t.test("gt", 0).where(t.like(1), 0)
+    return above.node if x.dtype.kind == "u" else t.test("lt", 0).where(t.like(0) - 1, above).node
 
 
-@overload(*both("digamma"))
-def digamma(c: Call, x: Operand) -> Node:
+@formula(*both("digamma"), floats=False)
+def digamma(x: Term) -> Term:
     """Infinite at 0, of the other sign."""
-    t = c.term(x)
-    return t.test("eq", 0.0).where(-1.0 / t, special.digamma(t)).node
+    return x.test("eq", 0).where(-1 / x, special.digamma(x))
 
 
 # -- of two operands --------------------------------------------------------------------------------------------
@@ -124,21 +98,18 @@ def power_of(c: Call, x: Operand, exponent: Operand) -> Node:
     return c.term(x).pow(c.term(exponent)).node
 
 
-@overload(*both("atan2"))
-def atan2(c: Call, x: Operand, y: Operand) -> Node:
-    return c.elementwise("atan2", x, y)
+overload(*both("atan2"))(_scalar("atan2"))
 
 
-@overload(*both("hypot"), floats=True)
-def hypot(c: Call, x: Operand, y: Operand) -> Node:
+@formula(*both("hypot"))
+def hypot(x: Term, y: Term) -> Term:
     """The greater one taken out, so that no square overflows."""
-    a, z = c.term(x).map("abs"), c.term(y).map("abs")
-    high, low = a.max(z), a.min(z)
+    x, y = x.map("abs"), y.map("abs")
+    high, low = x.max(y), x.min(y)
     part = low / high
-    usual = high * (part * part + 1.0).map("sqrt")
-    plain = Term(c.b, c.b.binary("or", high.test("eq", 0.0).node, low.test("eq", math.inf).node))
-    either = Term(c.b, c.b.binary("or", a.test("eq", math.inf).node, z.test("eq", math.inf).node))
-    return either.where(Term(c.b, c.b.const(math.inf, high.node.dtype)), plain.where(high, usual)).node
+    plain = high.test("eq", 0).test("or", low.test("eq", math.inf))
+    either = x.test("eq", math.inf).test("or", y.test("eq", math.inf))
+    return either.where(math.inf, plain.where(high, high * (part * part + 1).map("sqrt")))
 
 
 @overload(*both("copysign.Tensor", "copysign.Scalar"), runtime=["other"])
@@ -150,43 +121,37 @@ def copysign(c: Call, x: Operand, y: Operand) -> Node:
     return negative.where(-size, size).node
 
 
-def _times(fn: str) -> Lower:
+def _times(fn: str) -> Callable[[Term, Term], Term]:
     """A number times a function of another; 0 where the first is 0 and the second a number."""
 
-    def lower(c: Call, x: Operand, y: Operand) -> Node:
-        a, z = c.term(x), c.term(y)
-        none = Term(c.b, c.b.binary("and", a.test("eq", 0.0).node, z.test("eq", z).node))
-        return none.where(Term(c.b, c.b.const(0, a.node.dtype)), a * z.map(fn)).node
+    def times(self: Term, other: Term) -> Term:
+        return self.test("eq", 0).test("and", other.test("eq", other)).where(0, self * other.map(fn))
 
-    return lower
+    return times
 
 
-overload(*both("xlogy.Tensor", "xlogy.Scalar_Other"), "xlogy.Scalar_Self", runtime=["other", "self"])(_times("log"))
-overload(
-    "special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", runtime=["other", "self"]
-)(_times("log1p"))  # fmt: skip
+for _names, _fn in (
+    ([*both("xlogy.Tensor", "xlogy.Scalar_Other"), "xlogy.Scalar_Self"], "log"),
+    (["special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar"], "log1p"),
+):
+    formula(*_names, runtime=["other", "self"], floats=False)(_times(_fn))
 
 
-def _log_of_sum(base: float) -> Lower:
-    def lower(c: Call, x: Operand, y: Operand) -> Node:
-        a, z = c.term(x), c.term(y)
-        high, scale = a.max(z), math.log(base)
-        apart = ((a - z).map("abs") * -scale).map("exp").map("log1p") * (1 / scale)
-        alike = Term(c.b, c.b.binary("and", a.test("eq", z).node, high.map("abs").test("eq", math.inf).node))
-        return alike.where(high, high + apart).node
+def _log_of_sum(base: float) -> Callable[[Term, Term], Term]:
+    def log_of_sum(x: Term, y: Term) -> Term:
+        high, scale = x.max(y), math.log(base)
+        apart = ((x - y).map("abs") * -scale).map("exp").map("log1p") * (1 / scale)
+        alike = x.test("eq", y).test("and", high.map("abs").test("eq", math.inf))
+        return alike.where(high, high + apart)
 
-    return lower
-
-
-overload("logaddexp", floats=True)(_log_of_sum(math.e))
-overload("logaddexp2", floats=True)(_log_of_sum(2.0))
+    return log_of_sum
 
 
-@overload(*both("heaviside"))
-def heaviside(c: Call, x: Operand, values: Operand) -> Node:
-    t = c.term(x)
-    zero, one = (Term(c.b, c.b.const(n, t.node.dtype)) for n in (0, 1))
-    return t.test("eq", 0).where(c.term(values), t.test("gt", 0).where(one, zero)).node
+formula("logaddexp")(_log_of_sum(math.e))
+formula("logaddexp2")(_log_of_sum(2.0))
+formula(*both("heaviside"), floats=False)(
+    lambda x, values: x.test("eq", 0).where(values, x.test("gt", 0).where(x.like(1), 0))
+)
 
 
 # -- division with a whole result, and its rest -----------------------------------------------------------------
@@ -218,19 +183,11 @@ def divide(c: Call, x: Operand, y: Operand, rounding_mode: str | None = None) ->
     return c.b.map("trunc", quotient) if c.dtype.is_float else quotient
 
 
-@overload("floor_divide", "floor_divide_.Tensor", runtime=["self", "other"])
-def floor_divide(c: Call, x: Operand, y: Operand) -> Node:
-    return _floor_divided(c, x, y)
-
-
-@overload(*both("fmod.Tensor", "fmod.Scalar"), runtime=["other"])
-def fmod(c: Call, x: Operand, y: Operand) -> Node:
-    return c.elementwise("truncmod", x, y)
-
-
-@overload(*both("remainder.Tensor", "remainder.Scalar"), "remainder.Scalar_Tensor", runtime=["other", "self"])
-def remainder(c: Call, x: Operand, y: Operand) -> Node:
-    return c.elementwise("floormod", x, y)
+overload("floor_divide", "floor_divide_.Tensor", runtime=["self", "other"])(_floor_divided)
+overload(*both("fmod.Tensor", "fmod.Scalar"), runtime=["other"])(_scalar("truncmod"))
+overload(*both("remainder.Tensor", "remainder.Scalar"), "remainder.Scalar_Tensor", runtime=["other", "self"])(
+    _scalar("floormod")
+)
 
 
 def _shifted(fn: str) -> Lower:

@@ -8,52 +8,47 @@ from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.torch.ops.row import Call, Operand, overload
+from habana_tf.torch.ops.row import Call, Operand, formula, overload
 
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers of a loss's reductions; 2 is the sum."""
 
 
-@overload("_softmax", floats=True)
-def softmax(c: Call, x: Node, dim: int, half_to_float: bool) -> Node:
-    t = c.term(x)
-    if not x.rank:
-        return (t / t).node
-    exponentials = (t - t.over("max", [dim])).map("exp")
-    return (exponentials / exponentials.sum([dim])).node
+@formula("_softmax")
+def softmax(x: Term, dim: int, half_to_float: bool) -> Term:
+    if not x.node.rank:
+        return x / x
+    exponentials = (x - x.over("max", [dim])).map("exp")
+    return exponentials / exponentials.sum([dim])
 
 
-@overload("_safe_softmax", floats=True)
-def safe_softmax(c: Call, x: Node, dim: int, dtype: object = None) -> Node:
+@formula("_safe_softmax")
+def safe_softmax(x: Term, dim: int, dtype: object = None) -> Term:
     """0 in a row of nothing but minus infinity."""
-    t = c.term(x)
-    greatest = t.over("max", [dim]) if x.rank else t
+    greatest = x.over("max", [dim]) if x.node.rank else x
     masked = greatest.test("eq", -math.inf)
-    exponentials = (t - masked.where(Term(c.b, c.b.const(0, greatest.node.dtype)), greatest)).map("exp")
-    total = exponentials.sum([dim]) if x.rank else exponentials
-    return (exponentials / masked.where(Term(c.b, c.b.const(1, total.node.dtype)), total)).node
+    exponentials = (x - masked.where(0, greatest)).map("exp")
+    total = exponentials.sum([dim]) if x.node.rank else exponentials
+    return exponentials / masked.where(1, total)
 
 
-@overload("_log_softmax", floats=True)
-def log_softmax(c: Call, x: Node, dim: int, half_to_float: bool) -> Node:
-    t = c.term(x)
-    if not x.rank:
-        return (t - t).node
-    shifted = t - t.over("max", [dim])
-    return (shifted - shifted.map("exp").sum([dim]).map("log")).node
+@formula("_log_softmax")
+def log_softmax(x: Term, dim: int, half_to_float: bool) -> Term:
+    if not x.node.rank:
+        return x - x
+    shifted = x - x.over("max", [dim])
+    return shifted - shifted.map("exp").sum([dim]).map("log")
 
 
-@overload("_softmax_backward_data", floats=True)
-def softmax_backward(c: Call, dy: Node, y: Node, dim: int, input_dtype: object) -> Node:
-    grad, out = c.term(dy), c.term(y)
-    weighted = grad * out
-    return (weighted - out * (weighted.sum([dim]) if y.rank else weighted)).node
+@formula("_softmax_backward_data")
+def softmax_backward(dy: Term, y: Term, dim: int, input_dtype: object) -> Term:
+    weighted = dy * y
+    return weighted - y * (weighted.sum([dim]) if y.node.rank else weighted)
 
 
-@overload("_log_softmax_backward_data", floats=True)
-def log_softmax_backward(c: Call, dy: Node, y: Node, dim: int, input_dtype: object) -> Node:
-    grad = c.term(dy)
-    return (grad - c.term(y).map("exp") * (grad.sum([dim]) if y.rank else grad)).node
+@formula("_log_softmax_backward_data")
+def log_softmax_backward(dy: Term, y: Term, dim: int, input_dtype: object) -> Term:
+    return dy - y.map("exp") * (dy.sum([dim]) if y.node.rank else dy)
 
 
 def _labels(c: Call, target: Node, classes: Extent, ignored: int) -> tuple[Term, Term]:
@@ -114,30 +109,29 @@ def nll_loss_backward(
     return b.permute(inside, (0, x.rank - 1, *range(1, x.rank - 1)))
 
 
-def _reduced(c: Call, losses: Term, reduction: int) -> Node:
+def _reduced(losses: Term, reduction: int) -> Term:
     if reduction == _NONE:
-        return losses.node
-    node = losses.node
-    axes = list(range(node.rank))
-    added = Term(losses.b, losses.b.reduce("sum", node, axes))
-    return (added / losses.count(axes) if reduction == _MEAN else added).node
+        return losses
+    axes = range(losses.node.rank)
+    added = Term(losses.b, losses.b.reduce("sum", losses.node, axes))
+    return added / losses.count(axes) if reduction == _MEAN else added
 
 
-def _share(c: Call, dy: Node, away: Term, reduction: int) -> Term:
+def _share(dy: Term, away: Term, reduction: int) -> Term:
     """The gradient that each element's loss gets."""
-    grad, count = c.term(dy), away.count(range(away.node.rank))
-    return grad * (1.0 / count) if reduction == _MEAN and count != 0 else grad
+    count = away.count(range(away.node.rank))
+    return dy * (1 / count) if reduction == _MEAN and count != 0 else dy
 
 
 def _is_0_or_less(n: float) -> bool:
     return n <= 0
 
 
-@overload("smooth_l1_loss", runtime=["beta"], floats=True, literal=_is_0_or_less)
-def smooth_l1_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, beta: Operand = 1.0) -> Node:
-    far, bend = (c.term(x) - c.term(target)).map("abs"), c.term(beta)
-    losses = far if beta == 0 else far.test("lt", bend).where(far * far * (0.5 / bend), far - bend * 0.5)
-    return _reduced(c, losses, reduction)
+@formula("smooth_l1_loss", runtime=["beta"], literal=_is_0_or_less)
+def smooth_l1_loss(x: Term, target: Term, reduction: int = _MEAN, beta: Term | float = 1) -> Term:
+    far = (x - target).map("abs")
+    losses = far if beta == 0 else far.test("lt", beta).where(far * far * (0.5 / beta), far - beta * 0.5)
+    return _reduced(losses, reduction)
 
 
 @overload("smooth_l1_loss_backward", runtime=["beta"], floats=True, in_rows=True, literal=_is_0_or_less)
@@ -145,19 +139,19 @@ def smooth_l1_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction:
     if isinstance(beta, (int, float)) and beta <= 0:
         raise c.refused("a gradient with a beta of 0 or less, which PyTorch's functions never ask for,")
     away = c.term(x) - c.term(target)
-    return ((away * (1.0 / c.term(beta))).max(-1.0).min(1.0) * _share(c, dy, away, reduction)).node
+    return ((away * (1 / c.term(beta))).max(-1).min(1) * _share(c.term(dy), away, reduction)).node
 
 
-@overload("huber_loss", runtime=["delta"], floats=True)
-def huber_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN, delta: Operand = 1.0) -> Node:
-    far, bend = (c.term(x) - c.term(target)).map("abs"), c.term(delta)
-    return _reduced(c, far.test("le", bend).where(far * far * 0.5, (far - bend * 0.5) * bend), reduction)
+@formula("huber_loss", runtime=["delta"])
+def huber_loss(x: Term, target: Term, reduction: int = _MEAN, delta: Term | float = 1) -> Term:
+    far = (x - target).map("abs")
+    return _reduced(far.test("le", delta).where(far * far * 0.5, (far - delta * 0.5) * delta), reduction)
 
 
-@overload("huber_loss_backward", runtime=["delta"], floats=True, in_rows=True)
-def huber_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int, delta: Operand) -> Node:
-    away, bend = c.term(x) - c.term(target), c.term(delta)
-    return (away.max(-bend).min(bend) * _share(c, dy, away, reduction)).node
+@formula("huber_loss_backward", runtime=["delta"], in_rows=True)
+def huber_loss_backward(dy: Term, x: Term, target: Term, reduction: int, delta: Term) -> Term:
+    away = x - target
+    return away.max(-delta).min(delta) * _share(dy, away, reduction)
 
 
 _LEAST_LOG = -100.0
@@ -168,29 +162,22 @@ _LEAST_LOG = -100.0
 def binary_cross_entropy(c: Call, x: Node, target: Node, weight: Node | None = None, reduction: int = _MEAN) -> Node:
     p, t = c.term(x), c.term(target)
     for name, each in {"input": p, "target": t}.items():
-        inside = c.b.binary("and", each.test("ge", 0.0).node, each.test("le", 1.0).node)
-        c.holds(f"RuntimeError: all elements of {name} should be between 0 and 1", inside)
-    losses = (t - 1.0) * (-p).map("log1p").max(_LEAST_LOG) - t * p.map("log").max(_LEAST_LOG)
-    return _reduced(c, losses if weight is None else losses * c.term(weight), reduction)
+        inside = each.test("ge", 0).test("and", each.test("le", 1))
+        c.holds(f"RuntimeError: all elements of {name} should be between 0 and 1", inside.node)
+    losses = (t - 1) * (-p).map("log1p").max(_LEAST_LOG) - t * p.map("log").max(_LEAST_LOG)
+    return _reduced(losses if weight is None else losses * c.term(weight), reduction).node
 
 
-@overload("binary_cross_entropy_backward", floats=True)
+@formula("binary_cross_entropy_backward")
 def binary_cross_entropy_backward(
-    c: Call, dy: Node, x: Node, target: Node, weight: Node | None = None, reduction: int = _MEAN
-) -> Node:
-    p, t = c.term(x), c.term(target)
-    slope = (p - t) / ((1.0 - p) * p).max(1e-12)
-    grad = slope * _share(c, dy, slope, reduction)
-    return (grad if weight is None else grad * c.term(weight)).node
+    dy: Term, x: Term, target: Term, weight: Term | None = None, reduction: int = _MEAN
+) -> Term:
+    slope = (x - target) / ((1 - x) * x).max(1e-12)
+    grad = slope * _share(dy, slope, reduction)
+    return grad if weight is None else grad * weight
 
 
-@overload("mse_loss", floats=True)
-def mse_loss(c: Call, x: Node, target: Node, reduction: int = _MEAN) -> Node:
-    away = c.term(x) - c.term(target)
-    return _reduced(c, away * away, reduction)
-
-
-@overload("mse_loss_backward", floats=True, in_rows=True)
-def mse_loss_backward(c: Call, dy: Node, x: Node, target: Node, reduction: int) -> Node:
-    away = c.term(x) - c.term(target)
-    return (away * _share(c, dy, away, reduction) * 2.0).node
+formula("mse_loss")(lambda x, target, reduction=_MEAN: _reduced((x - target) * (x - target), reduction))
+formula("mse_loss_backward", in_rows=True)(
+    lambda dy, x, target, reduction: (x - target) * _share(dy, x - target, reduction) * 2
+)

@@ -12,6 +12,7 @@ kernels say, so one lowering serves `add.Tensor` and `add_.Tensor`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from habana_tf.ir.primitives import Node
 Operand = Node | bool | int | float
 Lower = Callable[..., "Node | Sequence[Node | None]"]
 _Lower = TypeVar("_Lower", bound=Lower)
+_Formula = TypeVar("_Formula", bound=Callable[..., "Term | Sequence[Term | None]"])
 Result = tuple[tuple[Extent, ...], DType]
 
 
@@ -92,6 +94,33 @@ def overload(
                 tuple(pictures), in_rows, tuple(amounts),
             )  # fmt: skip
         return lower
+
+    return add
+
+
+def formula(*names: str, floats: bool = True, **columns: Any) -> Callable[[_Formula], _Formula]:
+    """Adds a row for each of `names` whose lowering is a formula, of floating-point numbers if nothing else is said.
+
+        formula("silu", "silu_")(lambda x: x * x.sigmoid())
+
+    It gets tensors and numbers that are read at run time as terms in the accumulator type of the first result, all else
+    as it is.
+    """
+    runtime, literal = columns.get("runtime", ()), columns.get("literal") or (lambda n: False)
+
+    def add(fn: _Formula) -> _Formula:
+        def operand(c: Call, name: str, x: Any) -> Any:
+            number = name in runtime and isinstance(x, (int, float)) and not literal(x)
+            return c.term(x) if number or isinstance(x, Node) else x
+
+        @functools.wraps(fn)
+        def lower(c: Call, *given: Any, **named: Any) -> Node | Sequence[Node | None]:
+            positional = [operand(c, *each) for each in zip(fn.__code__.co_varnames, given, strict=False)]
+            made = fn(*positional, **{name: operand(c, name, x) for name, x in named.items()})
+            return made.node if isinstance(made, Term) else [t if t is None else t.node for t in made]
+
+        overload(*names, floats=floats, **columns)(lower)
+        return fn
 
     return add
 
