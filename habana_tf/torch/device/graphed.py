@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, cast
 
 import torch
@@ -47,53 +46,6 @@ def _key(leaves: Sequence[Any], spec: Any, training: bool) -> Hashable | None:
     return key
 
 
-class _State:
-    """The parameters and buffers of a module that a graph reads: their memory is part of it."""
-
-    def __init__(self, module: torch.nn.Module | None) -> None:
-        modules = [] if module is None else module.modules()
-        self._known = [
-            (held, name, t, t.data_ptr())
-            for m in modules for held in (m._parameters, m._buffers) for name, t in held.items() if t is not None
-        ]  # fmt: skip
-
-    @property
-    def moved(self) -> bool:
-        """Whether one is in other memory, or another one is in its place."""
-        return any(held.get(name) is not t or t.data_ptr() != address for held, name, t, address in self._known)
-
-
-@dataclass
-class _Inference:
-    """The graph of one kind of call, its inputs, its results and their structure, and what it reads of its module."""
-
-    graph: HPUGraph
-    inputs: list[torch.Tensor]
-    outputs: list[Any]
-    spec: Any
-    state: _State
-
-    @classmethod
-    def of(
-        cls, forward: Callable[..., Any], module: torch.nn.Module | None, leaves: Sequence[Any], spec: Any
-    ) -> _Inference:
-        """Captures a call, which runs at its first replay only: else what it counts would be counted twice."""
-        static = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        args, kwargs = pytree.tree_unflatten(static, spec)
-        captured = HPUGraph()
-        with graph(captured, dry_run=True):
-            made = forward(*args, **kwargs)
-        outputs, structure = pytree.tree_flatten(made)
-        return cls(captured, list(tensors(static)), outputs, structure, _State(module))
-
-    def __call__(self, leaves: Sequence[Any]) -> Any:
-        for static, given in zip(self.inputs, tensors(leaves), strict=True):
-            static.copy_(given)
-        self.graph.replay()
-        copies = [o.clone() if isinstance(o, torch.Tensor) else o for o in self.outputs]
-        return pytree.tree_unflatten(copies, self.spec)
-
-
 def wrap_in_hpu_graph_func(
     func: Callable[..., Any], asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
     max_graphs: int | None = None,
@@ -112,47 +64,46 @@ def wrap_in_hpu_graph_func(
     return call
 
 
-class _Forward:
+class _Replaying:
     """What a module has in place of its `forward`, which is `original`: it replays graphs, at most `max_graphs`.
 
-    Graphs are on the memory of their module's weights, so a copy of the module, or one that is loaded, has a `forward`
-    of its own, which captures anew. Its name, documentation and signature are those of `original`: libraries decide by
+    gradients: whether for training, where other calls run as before, or without gradients. Graphs are on the memory of
+    their module's weights, so a copy of the module, or one that is loaded, has a `forward` of its own, which captures
+    anew. Its name, documentation and signature are those of `original`: libraries decide by
     `inspect.signature(model.forward)` what a model takes.
     """
 
     def __init__(
-        self, original: Callable[..., Any], module: torch.nn.Module | None, max_graphs: int | None, *options: Any
+        self, original: Callable[..., Any], module: torch.nn.Module | None, max_graphs: int | None,
+        gradients: bool = False, allow_unused: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(cast(Any, self), original)
-        self.original, self.module, self.max_graphs, self.options = original, module, max_graphs, options
-        self.known: dict[Hashable, Any] = {}
+        self.original, self.module, self.max_graphs = original, module, max_graphs
+        self.gradients, self.allow_unused = gradients, allow_unused
+        self.known: dict[Hashable, _Graphs] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.original, self.module, self.max_graphs, *self.options)
+        return type(self), (self.original, self.module, self.max_graphs, self.gradients, self.allow_unused)
 
-    def has_room(self, key: Hashable | None) -> bool:
-        """Whether a call has a graph, or may have one. Forgets that of weights which are elsewhere now."""
-        if key in self.known and self.known[key].state.moved:
-            del self.known[key]
-        return key is not None and (key in self.known or self.max_graphs is None or len(self.known) < self.max_graphs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        training = self.module is not None and self.module.training
+        recorder = current.recorder()
+        trains = training and torch.is_grad_enabled() and recorder.lazy and not recorder.watching
+        key = _key(leaves, spec, training) if trains or not self.gradients else None
+        with torch.set_grad_enabled(self.gradients and torch.is_grad_enabled()):
+            if key in self.known and self.known[key].moved:
+                del self.known[key]
+            full = self.max_graphs is not None and len(self.known) >= self.max_graphs
+            if key is None or full and key not in self.known:
+                return self.original(*args, **kwargs)
+            if key not in self.known:
+                self.known[key] = _Graphs(self.original, self.module, leaves, spec, allow_unused=self.allow_unused)
+            return self.known[key](leaves)
 
     def clear_cache(self) -> None:
         """Forgets the graphs."""
         self.known.clear()
-
-
-class _Replaying(_Forward):
-    """See `wrap_in_hpu_graph_func`."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, spec = pytree.tree_flatten((args, kwargs))
-        key = _key(leaves, spec, self.module is not None and self.module.training)
-        with torch.no_grad():
-            if not self.has_room(key):
-                return self.original(*args, **kwargs)
-            if key not in self.known:
-                self.known[key] = _Inference.of(self.original, self.module, leaves, spec)
-            return self.known[key](leaves)
 
 
 def wrap_in_hpu_graph(
@@ -168,19 +119,22 @@ def wrap_in_hpu_graph(
     return module
 
 
-class _Training:
-    """Forward and backward of one kind of call as two graphs, which autograd sees as one function."""
+class _Graphs:
+    """A graph of one kind of call, and one of its backward pass, which autograd sees as one function. Without gradients
+    where they are off at the capture. Captures run nothing: else what a call counts would be counted twice."""
 
     def __init__(
         self, forward: Callable[..., Any], module: torch.nn.Module | None, leaves: Sequence[Any], spec: Any,
-        warmups: int, allow_unused: bool,
+        warmups: int = 0, allow_unused: bool = False,
     ) -> None:  # fmt: skip
-        parameters = () if module is None else tuple(module.parameters())
+        gradients = torch.is_grad_enabled()
+        parameters = () if module is None or not gradients else tuple(module.parameters())
         self.spec = spec
         self.static = [
-            leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
+            leaf.detach().clone().requires_grad_(gradients and leaf.requires_grad)
+            if isinstance(leaf, torch.Tensor) else leaf
             for leaf in leaves
-        ]
+        ]  # fmt: skip
         self.inputs = list(tensors(self.static))
         self.surface = (*self.inputs, *parameters)
         self.wanted = [t for t in self.surface if t.requires_grad]
@@ -195,8 +149,17 @@ class _Training:
         self.gradients_of = [torch.zeros_like(o) for o in tensors(outputs) if o.requires_grad]
         with graph(self.bwd, dry_run=True):
             self.grads = self._backward(outputs, self.gradients_of)
-        self.function = self._function()
-        self.state = _State(module)
+        modules = [] if module is None else module.modules()
+        self._weights = [
+            (held, name, t, t.data_ptr())
+            for m in modules for held in (m._parameters, m._buffers) for name, t in held.items() if t is not None
+        ]  # fmt: skip
+
+    @property
+    def moved(self) -> bool:
+        """Whether a parameter or buffer of the module, whose memory is part of the graphs, is in other memory now, or
+        another one is in its place."""
+        return any(held.get(name) is not t or t.data_ptr() != address for held, name, t, address in self._weights)
 
     def _forward(self, forward: Callable[..., Any]) -> list[Any]:
         args, kwargs = pytree.tree_unflatten(self.static, self.spec)
@@ -210,41 +173,46 @@ class _Training:
         given = [torch.zeros_like(o) for o in differentiable] if given is None else given
         return torch.autograd.grad(differentiable, self.wanted, given, allow_unused=self.allow_unused)
 
-    def _function(self) -> Any:
-        owner = self
-        with_grad = [o.requires_grad for o in tensors(self.outputs)]
-
-        class Graphed(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-                for static, tensor in zip(owner.inputs, given, strict=False):
-                    static.detach().copy_(tensor)
-                owner.fwd.replay()
-                made = tuple(o.detach().clone() for o in tensors(owner.outputs))
-                ctx.mark_non_differentiable(*(m for m, grad in zip(made, with_grad, strict=True) if not grad))
-                return made
-
-            @staticmethod
-            def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-                if torch.is_grad_enabled():
-                    raise RuntimeError(
-                        "a graphed callable has no second derivative, as its backward pass is replayed: call what it "
-                        "is made of where create_graph=True"
-                    )
-                due = [g for g, grad in zip(grads, with_grad, strict=True) if grad]
-                for static, g in zip(owner.gradients_of, due, strict=True):
-                    static.copy_(g)
-                owner.bwd.replay()
-                ready = iter(owner.grads)
-                found = [next(ready) if t.requires_grad else None for t in owner.surface]
-                return tuple(None if g is None else g.detach().clone() for g in found)
-
-        return Graphed
+    def replayed(self, given: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The results of the forward pass, which outlive the next replay. Where gradients are off."""
+        for static, tensor in zip(self.inputs, given, strict=False):
+            static.copy_(tensor)
+        self.fwd.replay()
+        return tuple(o.clone() for o in tensors(self.outputs))
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        made = iter(self.function.apply(*tensors(leaves), *self.surface[len(self.inputs) :]))
-        given = [next(made) if isinstance(o, torch.Tensor) else o for o in self.outputs]
-        return pytree.tree_unflatten(given, self.structure)
+        given, parameters = tensors(leaves), self.surface[len(self.inputs) :]
+        made = iter(_Graphed.apply(self, *given, *parameters) if torch.is_grad_enabled() else self.replayed(given))
+        results = [next(made) if isinstance(o, torch.Tensor) else o for o in self.outputs]
+        return pytree.tree_unflatten(results, self.structure)
+
+
+class _Graphed(torch.autograd.Function):
+    """A call of graphs, for autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, graphs: _Graphs, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.graphs = graphs
+        made = graphs.replayed(given)
+        constant = [m for m, o in zip(made, tensors(graphs.outputs), strict=True) if not o.requires_grad]
+        ctx.mark_non_differentiable(*constant)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "a graphed callable has no second derivative, as its backward pass is replayed: call what it is made "
+                "of where create_graph=True"
+            )
+        graphs = ctx.graphs
+        due = [g for g, o in zip(grads, tensors(graphs.outputs), strict=True) if o.requires_grad]
+        for static, g in zip(graphs.gradients_of, due, strict=True):
+            static.copy_(g)
+        graphs.bwd.replay()
+        ready = iter(graphs.grads)
+        found = [next(ready) if t.requires_grad else None for t in graphs.surface]
+        return None, *(None if g is None else g.detach().clone() for g in found)
 
 
 def make_graphed_callables(
@@ -263,7 +231,7 @@ def make_graphed_callables(
 def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool) -> Any:
     leaves, spec = pytree.tree_flatten((tuple(sample), {}))
     if not isinstance(each, torch.nn.Module):
-        captured = _Training(each, None, leaves, spec, warmups, allow_unused)
+        captured = _Graphs(each, None, leaves, spec, warmups, allow_unused)
 
         @functools.wraps(each)
         def call(*args: Any) -> Any:
@@ -272,7 +240,7 @@ def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool)
         return call
     if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks:
         raise RuntimeError("a module with hooks cannot be graphed: register them afterwards")
-    captured = _Training(each.forward, each, leaves, spec, warmups, allow_unused)
+    captured = _Graphs(each.forward, each, leaves, spec, warmups, allow_unused)
     each.forward = _AsSampled(each.forward, each, captured)
     return each
 
@@ -280,7 +248,7 @@ def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool)
 class _AsSampled:
     """What a module of `make_graphed_callables` has in place of its `forward`, which a copy of it has again."""
 
-    def __init__(self, original: Callable[..., Any], module: torch.nn.Module, captured: _Training) -> None:
+    def __init__(self, original: Callable[..., Any], module: torch.nn.Module, captured: _Graphs) -> None:
         functools.update_wrapper(cast(Any, self), original)
         self.original, self.module, self.captured = original, module, captured
         self.training = module.training
@@ -312,21 +280,5 @@ class ModuleCacher:
     ) -> torch.nn.Module:  # fmt: skip
         """The module, or with inplace=False one that shares its parameters. What is not named here changes nothing."""
         model = model if inplace else copy.copy(model)
-        model.forward = _Cached(model.forward, model, self.max_graphs, allow_unused_input)
+        model.forward = _Replaying(model.forward, model, self.max_graphs, True, allow_unused_input)
         return model
-
-
-class _Cached(_Forward):
-    """See `ModuleCacher`."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, spec = pytree.tree_flatten((args, kwargs))
-        recorder = current.recorder()
-        module = self.module
-        usable = module is not None and module.training and torch.is_grad_enabled()
-        key = _key(leaves, spec, True) if usable and recorder.lazy and not recorder.watching else None
-        if not self.has_room(key):
-            return self.original(*args, **kwargs)
-        if key not in self.known:
-            self.known[key] = _Training(self.original, module, leaves, spec, 0, *self.options)
-        return self.known[key](leaves)
