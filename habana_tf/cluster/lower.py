@@ -52,6 +52,12 @@ class ClusterLowering:
         for k, out in enumerate(lower_op(n, self.inputs(n), self.context)):
             self.made[n.index, k] = out
 
+    def run(self) -> Program:
+        """Lowers all ops. Raises what `lower_op` raises."""
+        for n in self.cluster.nodes:
+            self.step(n)
+        return self.program()
+
     def program(self) -> Program:
         """What all ops came to."""
         context = self.context
@@ -69,10 +75,7 @@ def lower(
     checked: bool = False,
 ) -> Program:  # fmt: skip
     """The program of a cluster, for arguments as in `ClusterLowering`. Raises what `lower_op` raises."""
-    walk = ClusterLowering(cluster, shapes, values, dims, checked)
-    for n in cluster.nodes:
-        walk.step(n)
-    return walk.program()
+    return ClusterLowering(cluster, shapes, values, dims, checked).run()
 
 
 def lower_op(n: ClusterOp, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from habana_tf.compiler.recipe import Kind
 from habana_tf.ir import extent as ext
+from habana_tf.ir.lifetimes import in_use
 from habana_tf.reports.layer_names import layer
 from habana_tf.resolver.programs import Made
 
@@ -38,12 +38,8 @@ class LaunchPeak:
 def launch_peak(made: Made) -> LaunchPeak:
     """See `LaunchPeak`; the cluster is read by its front end."""
     sizes = [(b, ext.evaluate(b.nbytes, list(made.dims))) for b in made.buffers if b.kind is Kind.WORKSPACE]
-    calls = 1 + max((b.last for b in made.buffers), default=-1)
-    change = [0] * (calls + 1)
-    for b, n in sizes:
-        change[b.first] += n
-        change[b.last + 1] -= n
-    curve = tuple(accumulate(change[:calls]))
+    calls = made.calls
+    curve = tuple(in_use(calls, ((b.first, b.last, n) for b, n in sizes)))
     if not curve:
         return LaunchPeak()
     at = max(range(calls), key=curve.__getitem__)

@@ -13,13 +13,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cluster.cluster import Cluster
 from habana_tf.compiler import compressed
 from habana_tf.compiler.recipe import Kind
 from habana_tf.ir import extent as ext
+from habana_tf.ir.lifetimes import in_use
 from habana_tf.resolver.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class Made:
         alive of the workspace. Empty for an interpreted program."""
         sizes = [(b, ext.evaluate(b.nbytes, list(self.dims))) for b in self.buffers]
         always = sum(n for b, n in sizes if b.kind in (Kind.INPUT, Kind.OUTPUT, Kind.CONSTANT))
-        passing = [(b, n) for b, n in sizes if b.kind is Kind.WORKSPACE]
-        calls = 1 + max((b.last for b in self.buffers), default=-1)
-        change = [0] * (calls + 1)
-        for b, n in passing:
-            change[b.first] += n
-            change[b.last + 1] -= n
-        return [always + alive for alive in accumulate(change[:calls])]
+        passing = ((b.first, b.last, n) for b, n in sizes if b.kind is Kind.WORKSPACE)
+        return [always + alive for alive in in_use(self.calls, passing)]
+
+    @property
+    def calls(self) -> int:
+        """How many kernel calls a launch has."""
+        return 1 + max((b.last for b in self.buffers), default=-1)
 
     def _number(self, extent: int | str) -> int:
         return extent if isinstance(extent, int) else number(extent, self.dims)

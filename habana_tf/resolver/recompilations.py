@@ -25,7 +25,7 @@ from habana_tf.cluster.signature import Number, Signature, Slot
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
 from habana_tf.reports.units import between
-from habana_tf.resolver import paced_log, real_card_compilation
+from habana_tf.resolver import paced_log, real_card_compilation, recompilation_tables
 from habana_tf.resolver.real_card_compilation import Band
 from habana_tf.resolver.remedies import remedies
 
@@ -260,9 +260,7 @@ class RecompilationReport(Report):
         }  # fmt: skip
 
     def shown(self) -> list[str | Table]:
-        from habana_tf.resolver.recompilation_tables import shown
-
-        return shown(self)
+        return recompilation_tables.shown(self)
 
 
 def _signature(m: Met) -> dict[str, Any]:

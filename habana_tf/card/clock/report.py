@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from habana_tf.card.clock import predicted
+from habana_tf.card.clock import predicted, shown
 from habana_tf.card.clock.counted import LaunchCounts, Launches, now, since_loading
 from habana_tf.card.model.network import exposed_seconds, slowest, sum_seconds
 from habana_tf.card.model.parameters import FITTED
@@ -141,14 +141,10 @@ class CardTimeReport(Report):
         }
 
     def summary(self) -> str:
-        from habana_tf.card.clock.shown import summary
-
-        return summary(self)
+        return shown.summary(self)
 
     def shown(self) -> list[str | Table]:
-        from habana_tf.card.clock.shown import shown
-
-        return shown(self)
+        return shown.shown(self)
 
 
 _lock = threading.Lock()

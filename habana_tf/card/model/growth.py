@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from habana_tf.card.model.cluster_time import ClusterTime
 from habana_tf.card.model.kernels import nbytes
@@ -19,6 +18,7 @@ from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.memory import lifetimes
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir import extent as ext
+from habana_tf.ir.lifetimes import in_use
 from habana_tf.ir.primitives import Node, Op
 
 
@@ -44,11 +44,8 @@ def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
         always[not arg.variable] += 0 if arg.host else nbytes(made[k])
     growing = _growing(lowered, variables)
     order, alive = lifetimes(chip, lowered, time)
-    change = [[0, 0] for _ in range(len(order) + 2)]
-    for tensor, (first, last) in alive.items():
-        change[first][tensor in growing] += nbytes(tensor)
-        change[last + 1][tensor in growing] -= nbytes(tensor)
-    fixed, more = ([*accumulate(each[kind] for each in change[: len(order)])] for kind in (0, 1))
+    spans = [(tensor in growing, (*span, nbytes(tensor))) for tensor, span in alive.items()]
+    fixed, more = (in_use(len(order), (span for grows, span in spans if grows is kind)) for kind in (False, True))
     return Growth((always[0], always[1]), tuple(zip(fixed, more, strict=True)))
 
 

@@ -19,10 +19,14 @@ class Lowered:
     program: Program
     made: dict[Ref, Node]
 
+    def op(self, index: int) -> tuple[str, str]:
+        """Type and name of an op of the cluster, by index; "inputs" for what comes from none."""
+        if not 0 <= index < len(self.cluster.nodes):
+            return "inputs", "inputs"
+        return self.cluster.nodes[index].op, self.cluster.nodes[index].name
+
 
 def lowered(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Lowered:
     """Arguments as `cluster.lower.lower` takes them, and raises what it raises."""
     walk = ClusterLowering(cluster, shapes, values)
-    for n in cluster.nodes:
-        walk.step(n)
-    return Lowered(cluster, walk.program(), walk.made)
+    return Lowered(cluster, walk.run(), walk.made)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 
 from habana_tf.card.model.bundles import unwritten
 from habana_tf.card.model.cluster_time import ClusterTime
@@ -23,6 +22,7 @@ from habana_tf.card.model.kernels import behind_views, nbytes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.roles import Roles
 from habana_tf.hardware.chips import Chip
+from habana_tf.ir.lifetimes import in_use
 from habana_tf.ir.primitives import Node
 from habana_tf.reports.layer_names import layer
 
@@ -102,20 +102,12 @@ def peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> Peak:
     layers: Counter[str] = Counter()
     for tensor, (first, last) in alive.items():
         if first <= at <= last:
-            layers[layer(_op(lowered, tensor.origin))] += nbytes(tensor)
-    op = _op(lowered, time.units[order[at]].unit.origin) if order else ""
+            layers[layer(lowered.op(tensor.origin)[1])] += nbytes(tensor)
+    op = lowered.op(time.units[order[at]].unit.origin)[1] if order else ""
     return Peak(layers.total(), op, dict(layers.most_common()))
-
-
-def _op(lowered: Lowered, origin: int) -> str:
-    return lowered.cluster.nodes[origin].name if 0 <= origin < len(lowered.cluster.nodes) else "inputs"
 
 
 def _moment(moments: int, alive: Mapping[Node, tuple[int, int]]) -> int:
     """The place in the order of units at which most bytes are alive."""
-    steps = [0] * (moments + 2)
-    for tensor, (first, last) in alive.items():
-        steps[first] += nbytes(tensor)
-        steps[last + 1] -= nbytes(tensor)
-    held = list(accumulate(steps[:moments]))
+    held = in_use(moments, ((*span, nbytes(tensor)) for tensor, span in alive.items()))
     return max(range(moments), key=held.__getitem__, default=0)

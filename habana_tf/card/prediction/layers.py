@@ -48,8 +48,7 @@ def layers(step: StepTime, launches: Sequence[Lowered]) -> list[Layer]:
     found: dict[str, list[UnitTime]] = {}
     for lowered, cluster in zip(launches, step.clusters, strict=True):
         for u in cluster.units:
-            origin = u.unit.origin
-            name = lowered.cluster.nodes[origin].name if 0 <= origin < len(lowered.cluster.nodes) else "inputs"
+            name = lowered.op(u.unit.origin)[1]
             found.setdefault(_layer(name, lowered.cluster.is_op_type), []).append(u)
     whole = sum(u.seconds for u in step.units) or 1.0
     kept = step.launches / whole

@@ -13,6 +13,7 @@ from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.memory import Peak
 from habana_tf.card.model.parameters import LATEST, SPREAD
 from habana_tf.card.model.step_time import StepTime
+from habana_tf.card.prediction import report
 from habana_tf.card.prediction.layers import Layer, layers
 from habana_tf.card.prediction.limits import Limits, limits
 from habana_tf.reports.report import Report
@@ -248,11 +249,7 @@ class Prediction(Report):
         }
 
     def summary(self) -> str:
-        from habana_tf.card.prediction.report import summary
-
-        return summary(self)
+        return report.summary(self)
 
     def shown(self) -> list[str | Table]:
-        from habana_tf.card.prediction.report import shown
-
-        return shown(self)
+        return report.shown(self)

@@ -21,7 +21,6 @@ from habana_tf.card.model.occupancy import in_use
 from habana_tf.card.model.parameters import LATEST_FITTED
 from habana_tf.card.model.vector_time import operations
 from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult, unpredicted
-from habana_tf.cluster.cluster import Cluster
 from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.conditions import NeedsNumber
@@ -39,11 +38,10 @@ def card_launch(made: Made, chip: Chip) -> CardLaunch:
     except (LoweringError, NeedsNumber) as error:
         return unpredicted(f"its cluster cannot be lowered: {error}")
     on = engine_schedule(time)
-    cluster = lowered.cluster
     part = parts([u.unit for u in time.units], [u.bundle for u in time.units], on.starts, on.seconds)
     numbers = {first: k for k, first in enumerate(dict.fromkeys(part))}
     intervals = tuple(
-        _interval(cluster, u, numbers[first], on.starts[u.unit.index], on.seconds[u.unit.index])
+        _interval(lowered, u, numbers[first], on.starts[u.unit.index], on.seconds[u.unit.index])
         for u, first in zip(time.units, part, strict=True)
     )
     return CardLaunch(
@@ -51,33 +49,26 @@ def card_launch(made: Made, chip: Chip) -> CardLaunch:
         on.overlap,
         on.drawn,
         tuple(sorted(intervals, key=lambda x: (x.start, x.engine))),
-        tuple(_bundle(cluster, time, on, [k for k, of in enumerate(part) if of == first]) for first in numbers),
+        tuple(_bundle(lowered, time, on, [k for k, of in enumerate(part) if of == first]) for first in numbers),
         tuple(in_use(chip, lowered, time, on)),
         _results(lowered, time, on),
     )
 
 
-def _interval(cluster: Cluster, u: UnitTime, bundle: int, start: float, seconds: float) -> Interval:
-    op, name = _origin(cluster, u.unit.origin)
+def _interval(lowered: Lowered, u: UnitTime, bundle: int, start: float, seconds: float) -> Interval:
+    op, name = lowered.op(u.unit.origin)
     inside = sorted({n.origin for n in u.unit.inside if n.origin >= 0})[:_MOST_OPS]
-    ops = tuple(" ".join(_origin(cluster, k)) for k in inside)
+    ops = tuple(" ".join(lowered.op(k)) for k in inside)
     flops = u.flops or operations(u.unit)
     return Interval(u.engine, start, seconds, name, op, ops, bundle, u.bound, flops, u.hbm_bytes)
 
 
-def _origin(cluster: Cluster, index: int) -> tuple[str, str]:
-    """Type and name of an op of the cluster, by index."""
-    if not 0 <= index < len(cluster.nodes):
-        return "inputs", "inputs"
-    return cluster.nodes[index].op, cluster.nodes[index].name
-
-
-def _bundle(cluster: Cluster, time: ClusterTime, on: EngineSchedule, members: Sequence[int]) -> Bundle:
+def _bundle(lowered: Lowered, time: ClusterTime, on: EngineSchedule, members: Sequence[int]) -> Bundle:
     """members: its units, by index."""
     start = min(on.starts[k] for k in members)
     end = max(on.starts[k] + on.seconds[k] for k in members)
     named = next((k for k in members if time.units[k].unit.product), members[0])
-    return Bundle(start, end - start, _origin(cluster, time.units[named].unit.origin)[1])
+    return Bundle(start, end - start, lowered.op(time.units[named].unit.origin)[1])
 
 
 def _results(lowered: Lowered, time: ClusterTime, on: EngineSchedule) -> tuple[LaunchResult, ...]:

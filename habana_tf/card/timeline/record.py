@@ -73,11 +73,6 @@ class Clock:
     def now(cls) -> Clock:
         return cls(time.monotonic_ns(), time.time_ns(), _boot())
 
-    @property
-    def offset(self) -> int:
-        """What is added to CLOCK_MONOTONIC for the time since 1970."""
-        return self.realtime - self.monotonic
-
 
 @cache
 def _boot() -> str:

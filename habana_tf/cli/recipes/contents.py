@@ -50,11 +50,9 @@ class MemoryPlan:
     peak: int
 
     def alive(self) -> list[int]:
-        out = [0] * self.launches
-        for block in self.blocks:
-            for call in range(block.first, block.last + 1):
-                out[call] += block.nbytes
-        return out
+        from habana_tf.ir.lifetimes import in_use
+
+        return in_use(self.launches, ((b.first, b.last, b.nbytes) for b in self.blocks))
 
 
 def kernels(entry: Entry) -> list[dict[str, Any]]:
