@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from habana_tf.formulas import spatial
+from habana_tf.formulas.ordering import limits
 from habana_tf.formulas.spatial import WindowAxis
 from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir import extent as ext
@@ -32,7 +33,6 @@ from habana_tf.ir.primitives import Node, Shape
 from habana_tf.tensorflow.lowering.arguments import constant_shape, extents, ints
 from habana_tf.tensorflow.lowering.channels import channels_last
 from habana_tf.tensorflow.lowering.lowering import Lowering
-from habana_tf.tensorflow.lowering.reduction import LARGEST
 from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, Lower, op
 from habana_tf.tensorflow.lowering.window_axes import axes_of, check_result
 
@@ -93,7 +93,7 @@ def _largest(c: Lowering, x: Node, axes: Sequence[WindowAxis]) -> Node:
 
 def _numbers(c: Lowering, x: Node) -> Node:
     """x with what the search begins with in the place of NaN: in float32 the lowest number, also for minus infinity."""
-    least = c.b.const(-LARGEST[x.dtype] if x.dtype is DType.F32 else LOWEST, x.dtype, x.shape)
+    least = c.b.const(limits(x.dtype)[0] if x.dtype is DType.F32 else LOWEST, x.dtype, x.shape)
     return c.b.select(c.b.map("gt", x, least), x, least)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from habana_tf.formulas.ordering import limits
 from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -81,10 +82,6 @@ def l2_loss(c: Lowering) -> Node:
     return (wrap(c.b, total) * 0.5).done(x.dtype)
 
 
-LARGEST = {DType.F32: float.fromhex("0x1.fffffep127"), DType.BF16: float.fromhex("0x1.fep127")}
-"""The largest finite number."""
-
-
 def _extreme(kind: str) -> Callable[[Lowering], Node]:
     def lower(c: Lowering) -> Node:
         """NaN is passed over; 0 where there is nothing but NaN and the type's farthest number or infinity."""
@@ -93,7 +90,8 @@ def _extreme(kind: str) -> Callable[[Lowering], Node]:
         if x.shape[axis] == 0:
             raise c.error(f"axis {axis} is empty: there is no extreme")
         if x.dtype.is_float:  # TensorFlow begins with position 0 and this number, and takes what is beyond it
-            worst, beyond = (-LARGEST[x.dtype], "gt") if kind == "argmax" else (LARGEST[x.dtype], "lt")
+            least, greatest = limits(x.dtype)
+            worst, beyond = (least, "gt") if kind == "argmax" else (greatest, "lt")
             start = c.b.const(worst, x.dtype, x.shape)
             x = c.b.map("select", c.b.map(beyond, x, start), x, start)
         if to in INDEX:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from habana_tf.cluster import counts
+from habana_tf.formulas.ordering import limits
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
@@ -24,43 +23,27 @@ from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, NUMERIC, op
 
 
-def _lowest(dtype: DType, highest: bool = False) -> float | int:
-    if dtype.is_float:
-        limit = float(np.finfo(np.float32).max) if dtype is DType.F32 else 3.3895313892515355e38
-        return limit if highest else -limit
-    info = np.iinfo(dtype.numpy)
-    return int(info.max if highest else info.min)
-
-
-def combined(c: Lowering, data: Node, ids: Node, kind: str, start: float | int, count: Extent) -> Node:
-    """The rows of `data` combined by segment; negative segment ids are left out."""
+def combined(c: Lowering, data: Node, ids: Node, kind: str, count: Extent, start: float | None = None) -> Node:
+    """The rows of `data` combined by segment, from `start` on or what changes nothing; negative ids are left out."""
     if data.shape[: ids.rank] != ids.shape:
         raise c.error("data's shape must begin with that of segment_ids")
     if isinstance(count, int) and count < 0:
         raise c.error(f"num_segments must be non-negative, not {count}")
     c.context.in_range("segment_ids", ids, count, negative=True)
+    if start is None:
+        least, greatest = limits(data.dtype)
+        start = {"add": 0, "mul": 1, "max": least, "min": greatest}[kind]
     base = c.b.const(start, data.dtype, (count, *data.shape[ids.rank :]))
     return scatter_wide(c, base, data, [ids], kind)
 
 
-def _unsorted(kind: str, start: Callable[[DType], float | int]) -> Callable[[Lowering], Node]:
-    def lower(c: Lowering) -> Node:
-        data, ids = c.inputs[:2]
-        return combined(c, data, ids, kind, start(data.dtype), scalar_extent(c, "num_segments"))
-
-    return lower
+def _unsorted(kind: str) -> Callable[[Lowering], Node]:
+    return lambda c: combined(c, *c.inputs[:2], kind, scalar_extent(c, "num_segments"))
 
 
-_UNSORTED: dict[str, tuple[str, Callable[[DType], float | int]]] = {
-    "Sum": ("add", lambda _: 0),
-    "Prod": ("mul", lambda _: 1),
-    "Max": ("max", _lowest),
-    "Min": ("min", lambda dtype: _lowest(dtype, highest=True)),
-}
-for _name, (_kind, _start) in _UNSORTED.items():
-    op(f"UnsortedSegment{_name}", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)(
-        _unsorted(_kind, _start)
-    )
+_KINDS = {"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"}
+for _names, _kind in [*((f"UnsortedSegment{name}", kind) for name, kind in _KINDS.items()), ("SegmentSumV2", "add")]:
+    op(_names, fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)(_unsorted(_kind))
 
 
 def _sorted_count(c: Lowering) -> Extent:
@@ -73,43 +56,27 @@ def _sorted_count(c: Lowering) -> Extent:
     return count
 
 
-@op("SegmentSum", fixed=["segment_ids"], counts=counts.segments, T=NUMERIC, Tindices=INDEX)
-def segment_sum(c: Lowering) -> Node:
-    return combined(c, c.inputs[0], c.inputs[1], "add", 0, _sorted_count(c))
-
-
-@op("SegmentSumV2", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)
-def segment_sum_v2(c: Lowering) -> Node:
-    return combined(c, c.inputs[0], c.inputs[1], "add", 0, scalar_extent(c, "num_segments"))
-
-
-def _sorted(kind: str, start: float) -> Callable[[Lowering], Node]:
+def _sorted(kind: str) -> Callable[[Lowering], Node]:
     """An op over sorted ids; a segment without rows is 0 (1 for a product)."""
 
     def lower(c: Lowering) -> Node:
         b, (data, ids), count = c.b, c.inputs, _sorted_count(c)
         if kind == "mean":
-            total = combined(c, b.cast(data, data.dtype.accumulator), ids, "add", 0, count)
-            share = _shares(c, ids, count, 1.0)
-            return b.cast(b.map("mul", total, b.broadcast_in_dim(share, total.shape, [0])), data.dtype)
-        if kind == "mul":
-            return combined(c, data, ids, kind, start, count)
-        worst: float | int = math.inf if kind == "min" else -math.inf
-        if not data.dtype.is_float:
-            worst = _lowest(data.dtype, highest=kind == "min")
-        found = combined(c, data, ids, kind, worst, count)
+            total = combined(c, b.cast(data, data.dtype.accumulator), ids, "add", count)
+            return b.cast(_shared(c, total, ids, count, 1.0), data.dtype)
+        if kind in ("add", "mul"):
+            return combined(c, data, ids, kind, count)
+        infinity = (math.inf if kind == "min" else -math.inf) if data.dtype.is_float else None
+        found = combined(c, data, ids, kind, count, infinity)
         rows = b.scatter(b.const(False, DType.BOOL, (count,)), b.const(True, DType.BOOL, ids.shape), [ids], [0], "set")
-        return b.select(b.broadcast_in_dim(rows, found.shape, [0]), found, b.const(start, data.dtype))
+        return b.select(b.broadcast_in_dim(rows, found.shape, [0]), found, b.const(0, data.dtype))
 
     return lower
 
 
-for _name, (_kind, _first, _types) in {
-    "Prod": ("mul", 1, NUMERIC), "Max": ("max", 0, NUMERIC), "Min": ("min", 0, NUMERIC), "Mean": ("mean", 0, FLOATS),
-}.items():  # fmt: skip
-    op(f"Segment{_name}", fixed=["segment_ids"], counts=counts.segments, T=_types, Tindices=INDEX)(
-        _sorted(_kind, _first)
-    )
+for _name, _kind in {**_KINDS, "Mean": "mean"}.items():
+    op(f"Segment{_name}", fixed=["segment_ids"], counts=counts.segments, T=FLOATS if _name == "Mean" else NUMERIC,
+       Tindices=INDEX)(_sorted(_kind))  # fmt: skip
 
 
 # -- rows picked first ----------------------------------------------------------------------------------------
@@ -124,15 +91,18 @@ def _shares(c: Lowering, ids: Node, count: Extent, power: float) -> Node:
     return b.map("pow", number, b.const(-power, DType.F32, (count,)))
 
 
+def _shared(c: Lowering, total: Node, ids: Node, count: Extent, power: float) -> Node:
+    """The sums of segments times their shares."""
+    return c.b.map("mul", total, c.b.broadcast_in_dim(_shares(c, ids, count, power), total.shape, [0]))
+
+
 def _sparse(power: float, sizes: Callable[[Lowering], Extent]) -> Callable[[Lowering], Node]:
     def lower(c: Lowering) -> Node:
         b, data, indices, ids = c.b, c.input("data"), c.input("indices"), c.input("segment_ids")
         count = sizes(c)
         wide = b.cast(gather_axis(c, data, indices, 0), data.dtype.accumulator)
-        total = combined(c, wide, ids, "add", 0, count)
-        if power:
-            share = _shares(c, ids, count, power)
-            total = b.map("mul", total, b.broadcast_in_dim(share, total.shape, [0]))
+        total = combined(c, wide, ids, "add", count)
+        total = _shared(c, total, ids, count, power) if power else total
         return b.cast(total, data.dtype)
 
     return lower
@@ -145,7 +115,7 @@ def _sparse_gradient(power: float) -> Callable[[Lowering], Node]:
         if power:
             share = b.gather(_shares(c, ids, dy.shape[0], power), [ids], [0])
             rows = b.map("mul", rows, b.broadcast_in_dim(share, rows.shape, [0]))
-        return b.cast(combined(c, rows, indices, "add", 0, scalar_extent(c, "output_dim0")), dy.dtype)
+        return b.cast(combined(c, rows, indices, "add", scalar_extent(c, "output_dim0")), dy.dtype)
 
     return lower
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -15,6 +16,7 @@ import torch
 from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.ops.ordering import MOST_SORTED
 from habana_tf.torch.ops.own_ops import NAMESPACE
+from habana_tf.torch.ops.random import DISTRIBUTIONS
 from habana_tf.torch.record import current, random_state
 from habana_tf.torch.record.overload import NotRecorded, OverloadRow
 
@@ -26,6 +28,10 @@ _LONG, _PIECE = 1 << 26, 1 << 24
 to 16 bytes an element."""
 
 
+_KINDS = {name: ".float" if name == "bernoulli" else "" for name in DISTRIBUTIONS}
+"""Overloads that fill a tensor from a distribution: by its name, that of the overload behind the packet's."""
+
+
 class Composed:
     """own: the rows of our own ops, by name."""
 
@@ -35,9 +41,8 @@ class Composed:
     def kernels(self) -> dict[str, Callable[..., Any]]:
         """By overload."""
         return {
-            "uniform_": self.uniform_, "normal_": self.normal_, "log_normal_": self.log_normal_,
-            "bernoulli_.float": self.bernoulli_, "bernoulli_.Tensor": self.bernoulli_by_,
-            "exponential_": self.exponential_, "geometric_": self.geometric_, "cauchy_": self.cauchy_,
+            **{f"{name}_{kind}": partial(self._from, name, kind) for name, kind in _KINDS.items()},
+            "bernoulli_.Tensor": self.bernoulli_by_,
             "random_": self.random_, "random_.to": self.random_to_, "random_.from": self.random_from_,
             "native_dropout": self.native_dropout, "randperm": self.randperm,
             "randperm.generator": self.randperm_by, "multinomial": self.multinomial, "arange": self.arange,
@@ -46,6 +51,15 @@ class Composed:
 
     def _record(self, name: str, args: Sequence[Any]) -> Any:
         return current.recorder().record(self.own[f"{NAMESPACE}{name}"], args, {})
+
+    def _record_or_run(
+        self, name: str, args: Sequence[Any], overload: Any, given: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        """Records one of our ops, or has the CPU run the overload of PyTorch where no program can have it."""
+        try:
+            return self._record(name, args)
+        except NotRecorded as why:
+            return fallback.run(overload, given, options, str(why))
 
     def _drawn(
         self, overload: Any, name: str, x: torch.Tensor, numbers: Sequence[Any], generator: Generator,
@@ -62,49 +76,23 @@ class Composed:
                 current.recorder().flush()  # else all pieces' words would be there at once
             return x
         blocks = -(-x.numel() * words // _WORDS)
-        try:
-            self._record(name, (x, *numbers, *random_state.take(generator, blocks)))
-        except NotRecorded as why:
-            fallback.run(overload, (x, *given), {"generator": generator}, str(why))
+        drawn = (x, *numbers, *random_state.take(generator, blocks))
+        self._record_or_run(name, drawn, overload, (x, *given), {"generator": generator})
         return x
 
     # -- numbers of a distribution ------------------------------------------------------------------------
 
-    def uniform_(
-        self, x: torch.Tensor, low: float = 0, high: float = 1, *, generator: Generator = None
-    ) -> torch.Tensor:
-        return self._drawn(torch.ops.aten.uniform_.default, "uniform_", x, (float(low), float(high)), generator)
-
-    def normal_(self, x: torch.Tensor, mean: float = 0, std: float = 1, *, generator: Generator = None) -> torch.Tensor:
-        return self._drawn(torch.ops.aten.normal_.default, "normal_", x, (float(mean), float(std)), generator, 2)
-
-    def log_normal_(
-        self, x: torch.Tensor, mean: float = 1, std: float = 2, *, generator: Generator = None
-    ) -> torch.Tensor:
-        overload = torch.ops.aten.log_normal_.default
-        return self._drawn(overload, "log_normal_", x, (float(mean), float(std)), generator, 2)
-
-    def bernoulli_(self, x: torch.Tensor, p: float = 0.5, *, generator: Generator = None) -> torch.Tensor:
-        return self._drawn(torch.ops.aten.bernoulli_.float, "bernoulli_", x, (float(p),), generator)
+    def _from(self, name: str, kind: str, x: torch.Tensor, *given: float, generator: Generator = None) -> torch.Tensor:
+        """x filled with numbers of a distribution."""
+        overload = getattr(getattr(torch.ops.aten, f"{name}_"), kind.removeprefix(".") or "default")
+        distribution = DISTRIBUTIONS[name]
+        numbers = [float(n) for n in (*given, *[*distribution.defaults.values()][len(given) :])]
+        return self._drawn(overload, f"{name}_", x, numbers, generator, distribution.words)
 
     def bernoulli_by_(self, x: torch.Tensor, p: torch.Tensor, *, generator: Generator = None) -> torch.Tensor:
-        overload, blocks = torch.ops.aten.bernoulli_.Tensor, -(-x.numel() // _WORDS)
-        try:
-            self._record("bernoulli_by_", (x, p, *random_state.take(generator, blocks)))
-        except NotRecorded as why:
-            fallback.run(overload, (x, p), {"generator": generator}, str(why))
+        drawn = (x, p, *random_state.take(generator, -(-x.numel() // _WORDS)))
+        self._record_or_run("bernoulli_by_", drawn, torch.ops.aten.bernoulli_.Tensor, (x, p), {"generator": generator})
         return x
-
-    def exponential_(self, x: torch.Tensor, lambd: float = 1, *, generator: Generator = None) -> torch.Tensor:
-        return self._drawn(torch.ops.aten.exponential_.default, "exponential_", x, (float(lambd),), generator)
-
-    def geometric_(self, x: torch.Tensor, p: float, *, generator: Generator = None) -> torch.Tensor:
-        return self._drawn(torch.ops.aten.geometric_.default, "geometric_", x, (float(p),), generator)
-
-    def cauchy_(
-        self, x: torch.Tensor, median: float = 0, sigma: float = 1, *, generator: Generator = None
-    ) -> torch.Tensor:
-        return self._drawn(torch.ops.aten.cauchy_.default, "cauchy_", x, (float(median), float(sigma)), generator)
 
     # -- whole numbers ------------------------------------------------------------------------------------
 
@@ -136,16 +124,10 @@ class Composed:
             return x.clone(), torch.ones_like(x, dtype=torch.bool)
         if p == 1:
             return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
-        try:
-            made: tuple[torch.Tensor, torch.Tensor] = self._record(
-                "dropout", (x, float(p), *random_state.take(None, -(-x.numel() // _WORDS)))
-            )
-            return made
-        except NotRecorded as why:
-            ran: tuple[torch.Tensor, torch.Tensor] = fallback.run(
-                torch.ops.aten.native_dropout.default, (x, p, train), {}, str(why)
-            )
-            return ran
+        given = (x, float(p), *random_state.take(None, -(-x.numel() // _WORDS)))
+        overload = torch.ops.aten.native_dropout.default
+        made: tuple[torch.Tensor, torch.Tensor] = self._record_or_run("dropout", given, overload, (x, p, train), {})
+        return made
 
     def randperm(self, n: int, **options: Any) -> torch.Tensor:
         return self.randperm_by(n, None, **options)
@@ -201,31 +183,24 @@ class Composed:
         exact = all(float(n).is_integer() and abs(n) < 1 << 53 for n in (start, end, step))
         whole = not like.dtype.is_floating_point or exact
         first, by = (int(n) if whole else float(n) for n in (start, step))
-        try:
-            made: torch.Tensor = self._record("sequence", (like.numel(), first, by, like.dtype))
-            return made
-        except NotRecorded as why:
-            overload = torch.ops.aten.arange.start_step
-            ran: torch.Tensor = fallback.run(
-                overload, (start, end, step), {"dtype": like.dtype, "device": "cpu"}, str(why)
-            )
-            return ran
+        made: torch.Tensor = self._record_or_run(
+            "sequence", (like.numel(), first, by, like.dtype), torch.ops.aten.arange.start_step, (start, end, step),
+            {"dtype": like.dtype, "device": "cpu"},
+        )  # fmt: skip
+        return made
 
     def linspace(
         self, start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **options: Any
     ) -> torch.Tensor:
         like = torch.linspace(start, end, steps, dtype=dtype, device="meta")
-        try:
-            if not like.dtype.is_floating_point:
-                raise NotRecorded("whole numbers are rounded from float64")
-            made: torch.Tensor = self._record("between", (steps, float(start), float(end), like.dtype))
-            return made
-        except NotRecorded as why:
-            overload = torch.ops.aten.linspace.default
-            ran: torch.Tensor = fallback.run(
-                overload, (start, end, steps), {"dtype": like.dtype, "device": "cpu"}, str(why)
-            )
-            return ran
+        overload, given = torch.ops.aten.linspace.default, (start, end, steps)
+        options = {"dtype": like.dtype, "device": "cpu"}
+        if like.dtype.is_floating_point:
+            args = (steps, float(start), float(end), like.dtype)
+            made: torch.Tensor = self._record_or_run("between", args, overload, given, options)
+        else:
+            made = fallback.run(overload, given, options, "whole numbers are rounded from float64")
+        return made
 
 
 def _representable(dtype: torch.dtype, start: int, end: int | None) -> tuple[int, int]:

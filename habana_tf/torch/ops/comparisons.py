@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from habana_tf.formulas.ordering import is_negative, limits
 from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import COMPARE, Node
-from habana_tf.torch.ops.row import Call, Lower, Operand, both, overload
+from habana_tf.torch.ops.row import Call, Lower, Operand, both, formula, overload
 
 
 def _common(x: Operand, y: Operand) -> DType:
@@ -39,60 +41,54 @@ def _compared(fn: str) -> Lower:
 
 for _fn in sorted(COMPARE & {"eq", "ne", "lt", "le", "gt", "ge"}):
     overload(f"{_fn}.Tensor", f"{_fn}.Scalar", f"{_fn}_.Tensor", f"{_fn}_.Scalar", runtime=["other"])(_compared(_fn))
-for _fn in ("isnan", "isinf"):
-
-    def _tested(c: Call, x: Node, fn: str = _fn) -> Node:
-        return (
-            c.b.map(fn, c.b.cast(x, x.dtype.accumulator)) if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
-        )
-
-    overload(_fn)(_tested)
 
 
-@overload("isposinf")
-def is_positive_infinity(c: Call, x: Node) -> Node:
-    return c.term(x, x.dtype).test("eq", math.inf).node if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
+def _tested(test: Callable[[Term], Term]) -> Lower:
+    """Whether something holds of floating-point numbers, and of no others."""
+
+    def lower(c: Call, x: Node) -> Node:
+        return test(c.term(x, x.dtype)).node if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
+
+    return lower
 
 
-@overload("isneginf")
-def is_negative_infinity(c: Call, x: Node) -> Node:
-    return c.term(x, x.dtype).test("eq", -math.inf).node if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
+overload("isnan")(_tested(lambda x: x.map("isnan")))
+overload("isinf")(_tested(lambda x: x.map("isinf")))
+overload("isposinf")(_tested(lambda x: x.test("eq", math.inf)))
+overload("isneginf")(_tested(lambda x: x.test("eq", -math.inf)))
 
 
 @overload("signbit")
 def signbit(c: Call, x: Node) -> Node:
     """Of -0.0 and negative NaN, too."""
-    b = c.b
-    if not x.dtype.is_float:
-        return (
-            b.binary("lt", c.term(x, x.dtype).node, b.const(0, x.dtype))
-            if x.dtype.kind == "i"
-            else b.const(False, DType.BOOL, x.shape)
-        )
-    bits = b.map("bitcast", b.cast(x, DType.F32), dtype=DType.I32)
-    return b.binary("lt", bits, b.const(0, DType.I32))
+    t = c.term(x, x.dtype)
+    if x.dtype.kind == "i":
+        return t.test("lt", 0).node
+    return is_negative(t).node if x.dtype.is_float else c.b.const(False, DType.BOOL, x.shape)
 
 
 # -- logic ------------------------------------------------------------------------------------------------------
 
 
-@overload(*both("logical_not"))
-def logical_not(c: Call, x: Node) -> Node:
-    return c.b.map("not", c.b.cast(x, DType.BOOL))
+overload(*both("logical_not"))(lambda c, x: c.b.map("not", c.b.cast(x, DType.BOOL)))
 
 
-for _fn in ("and", "or", "xor"):
+def _logical(fn: str) -> Lower:
+    return lambda c, x, y: c.b.binary(fn, c.node(x, DType.BOOL), c.node(y, DType.BOOL))
 
-    def _logical(c: Call, x: Operand, y: Operand, fn: str = _fn) -> Node:
-        return c.b.binary(fn, c.node(x, DType.BOOL), c.node(y, DType.BOOL))
 
-    def _bitwise(c: Call, x: Operand, y: Operand, fn: str = _fn) -> Node:
+def _bitwise(fn: str) -> Lower:
+    def lower(c: Call, x: Operand, y: Operand) -> Node:
         if c.dtype.is_float:
             raise c.refused("bits of floating-point numbers")
         return c.b.binary(fn, c.node(x, c.dtype), c.node(y, c.dtype))
 
-    overload(*both(f"logical_{_fn}"), runtime=["other"])(_logical)
-    overload(*both(f"bitwise_{_fn}.Tensor", f"bitwise_{_fn}.Scalar"), runtime=["self", "other"])(_bitwise)
+    return lower
+
+
+for _fn in ("and", "or", "xor"):
+    overload(*both(f"logical_{_fn}"), runtime=["other"])(_logical(_fn))
+    overload(*both(f"bitwise_{_fn}.Tensor", f"bitwise_{_fn}.Scalar"), runtime=["self", "other"])(_bitwise(_fn))
 
 
 @overload(*both("bitwise_not"))
@@ -115,36 +111,16 @@ def masked_fill(c: Call, x: Node, mask: Node, value: Operand) -> Node:
     return c.b.select(c.node(mask, DType.BOOL), c.node(value, x.dtype), x)
 
 
-def _clamped(c: Call, x: Operand, low: Operand | None, high: Operand | None) -> Node:
-    t = c.term(x)
-    if low is not None:
-        t = t.max(c.term(low))
-    return (t if high is None else t.min(c.term(high))).node
+def _clamped(x: Term, min: Term | None = None, max: Term | None = None) -> Term:
+    above = x if min is None else x.max(min)
+    return above if max is None else above.min(max)
 
 
-@overload(*both("clamp", "clamp.Tensor"), runtime=["min", "max"])
-def clamp(c: Call, x: Node, min: Operand | None = None, max: Operand | None = None) -> Node:
-    return _clamped(c, x, min, max)
-
-
-@overload(*both("clamp_min", "clamp_min.Tensor"), runtime=["min"])
-def clamp_min(c: Call, x: Node, min: Operand) -> Node:
-    return _clamped(c, x, min, None)
-
-
-@overload(*both("clamp_max", "clamp_max.Tensor"), runtime=["max"])
-def clamp_max(c: Call, x: Node, max: Operand) -> Node:
-    return _clamped(c, x, None, max)
-
-
-@overload("maximum")
-def maximum(c: Call, x: Operand, y: Operand) -> Node:
-    return c.elementwise("max", x, y)
-
-
-@overload("minimum")
-def minimum(c: Call, x: Operand, y: Operand) -> Node:
-    return c.elementwise("min", x, y)
+formula(*both("clamp", "clamp.Tensor"), runtime=["min", "max"], floats=False)(_clamped)
+formula(*both("clamp_min", "clamp_min.Tensor"), runtime=["min"], floats=False)(lambda x, min: x.max(min))
+formula(*both("clamp_max", "clamp_max.Tensor"), runtime=["max"], floats=False)(lambda x, max: x.min(max))
+overload("maximum")(lambda c, x, y: c.elementwise("max", x, y))
+overload("minimum")(lambda c, x, y: c.elementwise("min", x, y))
 
 
 def _but_nan(fn: str) -> Lower:
@@ -154,8 +130,7 @@ def _but_nan(fn: str) -> Lower:
         if not c.dtype.is_float:
             return c.elementwise(fn, x, y)
         a, z = c.term(x), c.term(y)
-        both_ = Term(c.b, c.b.binary(fn, a.node, z.node))
-        return a.test("ne", a).where(z, z.test("ne", z).where(a, both_)).node
+        return a.test("ne", a).where(z, z.test("ne", z).where(a, a.test(fn, z))).node
 
     return lower
 
@@ -170,21 +145,10 @@ def nan_to_num(
 ) -> Node:
     if not x.dtype.is_float:
         return x
-    import numpy as np
-
-    if x.dtype is DType.BF16:
-        import ml_dtypes
-
-        largest = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
-    else:
-        largest = float(np.finfo(np.float32).max)
-    t = c.term(x)
-    for value, new in (
-        (math.inf, largest if posinf is None else posinf),
-        (-math.inf, -largest if neginf is None else neginf),
-    ):
-        t = t.test("eq", value).where(Term(c.b, c.b.const(new, t.node.dtype)), t)
-    return t.test("ne", t).where(Term(c.b, c.b.const(nan or 0.0, t.node.dtype)), t).node
+    t, (lowest, largest) = c.term(x), limits(x.dtype)
+    t = t.test("eq", math.inf).where(largest if posinf is None else posinf, t)
+    t = t.test("eq", -math.inf).where(lowest if neginf is None else neginf, t)
+    return t.test("ne", t).where(nan or 0.0, t).node
 
 
 @overload("isin.Tensor_Tensor")

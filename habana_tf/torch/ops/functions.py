@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from habana_tf.formulas import special
+from habana_tf.formulas.ordering import is_negative
 from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
@@ -112,13 +113,9 @@ def hypot(x: Term, y: Term) -> Term:
     return either.where(math.inf, plain.where(high, high * (part * part + 1).map("sqrt")))
 
 
-@overload(*both("copysign.Tensor", "copysign.Scalar"), runtime=["other"])
-def copysign(c: Call, x: Operand, y: Operand) -> Node:
-    b = c.b
-    size, other = c.term(x).map("abs"), c.term(y)
-    bits = b.map("bitcast", b.cast(other.node, DType.F32), dtype=DType.I32)
-    negative = Term(b, b.binary("lt", bits, b.const(0, DType.I32)))
-    return negative.where(-size, size).node
+formula(*both("copysign.Tensor", "copysign.Scalar"), runtime=["other"], floats=False)(
+    lambda x, other: is_negative(other).where(-x.map("abs"), x.map("abs"))
+)
 
 
 def _times(fn: str) -> Callable[[Term, Term], Term]:

@@ -60,28 +60,12 @@ def batch_norm(
     return made
 
 
-@overload("_native_batch_norm_legit", runtime=["momentum"], floats=True, mixed=True)
-def batch_norm_legit(
-    c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
-    momentum: Operand, eps: float,
-) -> list[Node | None]:  # fmt: skip
-    return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)
-
-
-@overload("_native_batch_norm_legit_functional", runtime=["momentum"], floats=True, mixed=True)
-def batch_norm_functional(
-    c: Call, x: Node, weight: Node | None, bias: Node | None, running_mean: Node, running_var: Node, training: bool,
-    momentum: Operand, eps: float,
-) -> list[Node | None]:  # fmt: skip
-    """The new running statistics are results."""
-    return batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)
-
-
-@overload("_native_batch_norm_legit.no_stats", runtime=["momentum"], floats=True, mixed=True)
-def batch_norm_alone(
-    c: Call, x: Node, weight: Node | None, bias: Node | None, training: bool, momentum: Operand, eps: float
-) -> list[Node | None]:
-    return batch_norm(c, x, weight, bias, None, None, training, momentum, eps)
+overload(
+    "_native_batch_norm_legit", "_native_batch_norm_legit_functional", runtime=["momentum"], floats=True, mixed=True
+)(batch_norm)  # fmt: skip
+overload("_native_batch_norm_legit.no_stats", runtime=["momentum"], floats=True, mixed=True)(
+    lambda c, x, weight, bias, *rest: batch_norm(c, x, weight, bias, None, None, *rest)
+)
 
 
 @overload("native_batch_norm_backward", floats=True, mixed=True)

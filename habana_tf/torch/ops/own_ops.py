@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from habana_tf.formulas import recurrent
+from habana_tf.torch.ops.random import DISTRIBUTIONS
 
 NAMESPACE = "habana_tf::"
 
@@ -132,9 +133,8 @@ _OPS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     **{
         f"{name}_": (f"Tensor(a!) self, {numbers}, {_STREAM}", "Tensor(a!)", _written)
         for name, numbers in {
-            "uniform": "float low, float high", "normal": "float mean, float std", "bernoulli": "float p",
-            "bernoulli_by": "Tensor p", "exponential": "float rate", "random": "int low, int count",
-            "geometric": "float p", "cauchy": "float median, float sigma", "log_normal": "float mean, float std",
+            **{name: ", ".join(f"float {n}" for n in drawn.defaults) for name, drawn in DISTRIBUTIONS.items()},
+            "bernoulli_by": "Tensor p", "random": "int low, int count",
         }.items()
     },
 }  # fmt: skip

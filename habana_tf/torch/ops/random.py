@@ -6,6 +6,8 @@ A number in [0, 1) has the upper 24 bits of a word, as PyTorch's of other cards.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from habana_tf.formulas import philox
 from habana_tf.formulas.term import Term
@@ -13,7 +15,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.torch.ops.row import Call, Operand, overload
+from habana_tf.torch.ops.row import Call, Operand, formula, overload
 
 _STREAM = ("seed", "offset")
 
@@ -45,11 +47,9 @@ def _above_zero(c: Call, seed: Operand, offset: Operand) -> Term:
     return _unit(c, seed, offset) + 2.0**-24
 
 
-@overload("habana_tf::uniform_", runtime=["low", "high", *_STREAM], drops=True, floats=True)
-def uniform(c: Call, x: Node | None, low: Operand, high: Operand, seed: Operand, offset: Operand) -> Node:
-    unit = _unit(c, seed, offset, 8 if c.dtype is DType.BF16 else 24)
-    first = c.term(low)
-    return (unit * (c.term(high) - first) + first).node
+def _exponential(c: Call, seed: Operand, offset: Operand) -> Term:
+    """Never 0, so that one may divide by it."""
+    return (-_above_zero(c, seed, offset).map("log")).max(2.0**-25)
 
 
 def _normal(c: Call, seed: Operand, offset: Operand) -> Term:
@@ -57,19 +57,50 @@ def _normal(c: Call, seed: Operand, offset: Operand) -> Term:
     return Term(c.b, c.b.reshape(philox.normal(c.b, _state(c, seed, offset), n, DType.F32), c.shape))
 
 
-@overload("habana_tf::normal_", runtime=["mean", "std", *_STREAM], drops=True, floats=True)
-def normal(c: Call, x: Node | None, mean: Operand, std: Operand, seed: Operand, offset: Operand) -> Node:
-    return (_normal(c, seed, offset) * c.term(std) + c.term(mean)).node
+@dataclass(frozen=True)
+class Distribution:
+    """What `habana_tf::<name>_` fills a tensor with. source: random numbers of the tensor's shape; formula: of these
+    and the distribution's own numbers. defaults: the latter, by name, with PyTorch's values, None for none."""
+
+    source: Callable[[Call, Operand, Operand], Term]
+    formula: Callable[..., Term]
+    defaults: Mapping[str, float | None]
+    floats: bool = True
+
+    @property
+    def words(self) -> int:
+        """32-bit words that an element takes from the stream."""
+        return 2 if self.source is _normal else 1
+
+    def lower(self, c: Call, x: Node | None, *numbers: Operand) -> Node:
+        """Draws. numbers: the distribution's own ones, then seed and offset."""
+        *own, seed, offset = numbers
+        return self.formula(self.source(c, seed, offset), *(c.term(n, DType.F32) for n in own)).node
 
 
-@overload("habana_tf::log_normal_", runtime=["mean", "std", *_STREAM], drops=True, floats=True)
-def log_normal(c: Call, x: Node | None, mean: Operand, std: Operand, seed: Operand, offset: Operand) -> Node:
-    return (_normal(c, seed, offset) * c.term(std) + c.term(mean)).map("exp").node
-
-
-@overload("habana_tf::bernoulli_", runtime=["p", *_STREAM], drops=True)
-def bernoulli(c: Call, x: Node | None, p: Operand, seed: Operand, offset: Operand) -> Node:
-    return _unit(c, seed, offset).test("lt", c.term(p, DType.F32)).node
+DISTRIBUTIONS = {
+    "uniform": Distribution(
+        lambda c, *stream: _unit(c, *stream, 8 if c.dtype is DType.BF16 else 24),
+        lambda unit, low, high: unit * (high - low) + low, {"low": 0, "high": 1},
+    ),
+    "normal": Distribution(_normal, lambda z, mean, std: z * std + mean, {"mean": 0, "std": 1}),
+    "log_normal": Distribution(_normal, lambda z, mean, std: (z * std + mean).map("exp"), {"mean": 1, "std": 2}),
+    "bernoulli": Distribution(_unit, lambda unit, p: unit.test("lt", p), {"p": 0.5}, floats=False),
+    "exponential": Distribution(_exponential, lambda waited, rate: waited / rate, {"rate": 1}),
+    "geometric": Distribution(
+        _above_zero, lambda unit, p: (unit.map("log") / (-p).map("log1p")).map("ceil").max(1), {"p": None},
+        floats=False,
+    ),
+    "cauchy": Distribution(
+        _unit, lambda unit, median, sigma: ((unit + 2.0**-25 - 0.5) * math.pi).map("tan") * sigma + median,
+        {"median": 0, "sigma": 1},
+    ),
+}  # fmt: skip
+"""By name."""
+for _name, _drawn in DISTRIBUTIONS.items():
+    overload(f"habana_tf::{_name}_", runtime=[*_drawn.defaults, *_STREAM], drops=True, floats=_drawn.floats)(
+        _drawn.lower
+    )
 
 
 @overload("habana_tf::bernoulli_by_", runtime=_STREAM, drops=True)
@@ -88,28 +119,7 @@ def dropout(c: Call, x: Node, p: Operand, seed: Operand, offset: Operand) -> lis
     return [kept.where(c.term(x) / (1.0 - lost), 0.0).node, kept.node]
 
 
-@overload("native_dropout_backward", floats=True)
-def dropout_backward(c: Call, dy: Node, mask: Node, scale: float) -> Node:
-    return (c.term(dy) * c.term(mask) * scale).node
-
-
-@overload("habana_tf::exponential_", runtime=["rate", *_STREAM], drops=True, floats=True)
-def exponential(c: Call, x: Node | None, rate: Operand, seed: Operand, offset: Operand) -> Node:
-    """Never 0, so that one may divide by it."""
-    drawn = (-_above_zero(c, seed, offset).map("log")).max(2.0**-25)
-    return (drawn / c.term(rate)).node
-
-
-@overload("habana_tf::geometric_", runtime=["p", *_STREAM], drops=True)
-def geometric(c: Call, x: Node | None, p: Operand, seed: Operand, offset: Operand) -> Node:
-    drawn = _above_zero(c, seed, offset).map("log") / (-c.term(p, DType.F32)).map("log1p")
-    return drawn.map("ceil").max(1.0).node
-
-
-@overload("habana_tf::cauchy_", runtime=["median", "sigma", *_STREAM], drops=True, floats=True)
-def cauchy(c: Call, x: Node | None, median: Operand, sigma: Operand, seed: Operand, offset: Operand) -> Node:
-    angle = (_unit(c, seed, offset) + 2.0**-25 - 0.5) * math.pi
-    return (angle.map("tan") * c.term(sigma) + c.term(median)).node
+formula("native_dropout_backward")(lambda dy, mask, scale: dy * mask * scale)
 
 
 @overload("habana_tf::random_", runtime=["low", "count", *_STREAM], drops=True)
@@ -145,8 +155,7 @@ def _look_at_weights(c: Call, p: Node, refusal: str) -> None:
 def race(c: Call, p: Node, seed: Operand, offset: Operand) -> Node:
     """Weights divided by exponential numbers: the largest is the class that is drawn, the next one the next."""
     _look_at_weights(c, p, "probability tensor contains either `inf`, `nan` or element < 0")
-    waited = (-_above_zero(c, seed, offset).map("log")).max(2.0**-25)
-    return (c.term(p) / waited).node
+    return (c.term(p) / _exponential(c, seed, offset)).node
 
 
 @overload("habana_tf::choices", runtime=_STREAM, floats=True)
