@@ -38,15 +38,13 @@ def scalar_extent(c: Lowering, which: int | str) -> Extent:
 
 
 def _only(c: Lowering, which: int | str, values: list[T]) -> T:
-    if len(values) != 1:
-        raise c.error(f"input {which!r} must be one number, not {values}")
+    c.require(len(values) == 1, f"input {which!r} must be one number, not {values}")
     return values[0]
 
 
 def axis_of(c: Lowering, axis: int, rank: int) -> int:
     """An axis counted from the front; negative ones count from the back."""
-    if not -rank <= axis < rank:
-        raise c.error(f"axis {axis} is not in [{-rank}, {rank})")
+    c.require(-rank <= axis < rank, f"axis {axis} is not in [{-rank}, {rank})")
     return axis % rank
 
 

@@ -22,14 +22,8 @@ from habana_tf.tensorflow.lowering.row import ALL, FLOATS, INDEX, op
 # -- identities -----------------------------------------------------------------------------------------------
 
 
-@op("Identity", "Snapshot", "StopGradient", "PreventGradient", T=ALL)
-def identity(c: Lowering) -> Node:
-    return c.inputs[0]
-
-
-@op("IdentityN")
-def identity_n(c: Lowering) -> Sequence[Node]:
-    return c.inputs
+op("Identity", "Snapshot", "StopGradient", "PreventGradient", T=ALL)(lambda c: c.inputs[0])
+op("IdentityN")(lambda c: c.inputs)
 
 
 @op("EnsureShape", T=ALL)
@@ -37,8 +31,7 @@ def ensure_shape(c: Lowering) -> Node:
     (x,), wanted = c.inputs, c.attr("shape")
     if wanted is not None:
         fits = len(wanted) == x.rank and all(w in (-1, n) for w, n in zip(wanted, x.shape, strict=True))
-        if not fits:
-            raise c.error(f"the tensor's shape is not compatible with the expected shape {list(wanted)}")
+        c.require(fits, f"the tensor's shape is not compatible with the expected shape {list(wanted)}")
     return x
 
 
@@ -53,32 +46,20 @@ def const(c: Lowering) -> Node:
 def _filled(c: Lowering, value: Node) -> Node:
     """`value` in the shape that the first fixed input holds, which is symbolic in a generic recipe."""
     shape = extents(c, c.row.fixed[0])
-    if any(isinstance(n, int) and n < 0 for n in shape):
-        raise c.error(f"dims {shape} must be non-negative")
+    c.require(all(not isinstance(n, int) or n >= 0 for n in shape), f"dims {shape} must be non-negative")
     return c.b.expand(value, shape)
 
 
 @op("Fill", fixed=["dims"], generic="fill", T=ALL, index_type=INDEX)
 def fill(c: Lowering) -> Node:
     value = c.inputs[1]
-    if value.shape not in ((), (1,)):
-        raise c.error("value must be a scalar")
+    c.require(value.shape in ((), (1,)), "value must be a scalar")
     return _filled(c, c.b.reshape(value, ()))
 
 
-@op("Empty", fixed=["shape"], generic="fill", dtype=ALL)
-def empty(c: Lowering) -> Node:
-    return _filled(c, c.b.const(0, c.attr("dtype")))
-
-
-@op("ZerosLike", generic="elementwise", T=ALL)
-def zeros_like(c: Lowering) -> Node:
-    return c.b.const(0, c.inputs[0].dtype, c.inputs[0].shape)
-
-
-@op("OnesLike", generic="elementwise", T=ALL)
-def ones_like(c: Lowering) -> Node:
-    return c.b.const(1, c.inputs[0].dtype, c.inputs[0].shape)
+op("Empty", fixed=["shape"], generic="fill", dtype=ALL)(lambda c: _filled(c, c.b.const(0, c.attr("dtype"))))
+op("ZerosLike", generic="elementwise", T=ALL)(lambda c: c.b.const(0, c.inputs[0].dtype, c.inputs[0].shape))
+op("OnesLike", generic="elementwise", T=ALL)(lambda c: c.b.const(1, c.inputs[0].dtype, c.inputs[0].shape))
 
 
 @op("Range", fixed=["start", "limit", "delta"], Tidx=(DType.F32, DType.BF16, DType.I32, DType.I64))
@@ -105,27 +86,23 @@ def _range_size(c: Lowering) -> Extent:
             return count
         if delta < 0:
             way, delta = ext.mul(way, -1), -delta
-        if delta == 0 or not c.at_least(way):
-            raise c.error(f"a range from {start} to {limit} does not go with delta {step}")
+        c.require(delta != 0 and c.at_least(way), f"a range from {start} to {limit} does not go with delta {step}")
         return ext.div(ext.add(way, delta - 1), delta)
-    if any(x.rank > 1 or x.numel != 1 for x in c.inputs):
-        raise c.error("start, limit and delta must be scalars")
+    c.require(all(x.rank <= 1 and x.numel == 1 for x in c.inputs), "start, limit and delta must be scalars")
     numbers = (v.astype(x.dtype.numpy).reshape(()) for v, x in zip(values, c.inputs, strict=True))
     return _number_of_steps(c, *numbers)
 
 
 def _number_of_steps(c: Lowering, start: Any, limit: Any, delta: Any) -> int:
     """How long a range is; these are NumPy scalars of its type, to which every step of the sum is rounded."""
-    if delta == 0:
-        raise c.error("delta must not be zero")
+    c.require(delta != 0, "delta must not be zero")
     if not (start <= limit if delta > 0 else start >= limit):
         raise c.error(f"a range from {start} to {limit} does not go with delta {delta}")
     if c.inputs[0].dtype.is_int:
         return -int((start.item() - limit.item()) // delta.item())
     with np.errstate(all="ignore"):  # what overflows or is NaN is refused below
         size = float(np.ceil(abs((limit - start) / delta)))
-    if not size < 2.0**63:
-        raise c.error(f"a range from {start} to {limit} by {delta} has no end")
+    c.require(size < 2.0**63, f"a range from {start} to {limit} by {delta} has no end")
     return int(size)
 
 
@@ -133,8 +110,7 @@ def _number_of_steps(c: Lowering, start: Any, limit: Any, delta: Any) -> int:
 def lin_space(c: Lowering) -> Node:
     """start + i * (stop - start) / (num - 1), and exactly start and stop at the ends, also where they are infinite."""
     n = scalar_extent(c, "num")
-    if not c.at_least(n, 1):
-        raise c.error(f"num must be positive, not {n}")
+    c.require(c.at_least(n, 1), f"num must be positive, not {n}")
     last_step = ext.add(n, -1) if c.at_least(n, 2) else 1
     b, dtype = c.b, c.inputs[0].dtype
     start, stop = (b.expand(b.cast(x, dtype.accumulator), (n,)) for x in c.inputs[:2])
@@ -150,8 +126,7 @@ def lin_space(c: Lowering) -> Node:
 def one_hot(c: Lowering) -> Node:
     b, (indices, _, on, off) = c.b, c.inputs
     depth = scalar_extent(c, "depth")
-    if not c.at_least(depth):
-        raise c.error(f"depth must be non-negative, not {depth}")
+    c.require(c.at_least(depth), f"depth must be non-negative, not {depth}")
     axis = indices.rank if c.attr("axis", -1) == -1 else axis_of(c, c.attr("axis"), indices.rank + 1)
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
     here = b.expand(b.cast(insert_axis(c, indices, axis), DType.I64), shape)
@@ -212,8 +187,7 @@ def concat_offset(c: Lowering) -> Sequence[Node]:
     """Where each part of a concatenation begins."""
     shapes = [extents(c, i) for i in range(1, len(c.inputs))]
     axis = axis_of(c, scalar(c, 0), len(shapes[0]))
-    if any(len(s) != len(shapes[0]) for s in shapes):
-        raise c.error("the parts must have one rank")
+    c.require(all(len(s) == len(shapes[0]) for s in shapes), "the parts must have one rank")
     out: list[Node] = []
     at: Extent = 0
     for s in shapes:
@@ -228,8 +202,7 @@ def concat_offset(c: Lowering) -> Sequence[Node]:
 @op("Reshape", fixed=["shape"], T=ALL, Tshape=INDEX)
 def reshape(c: Lowering) -> Node:
     x, wanted = c.inputs[0], extents(c, "shape")
-    if c.inputs[1].rank > 1:
-        raise c.error("shape must be a vector")
+    c.require(c.inputs[1].rank <= 1, "shape must be a vector")
     if wanted.count(-1) > 1 or any(isinstance(n, int) and n < -1 for n in wanted):
         raise c.error(f"shape {wanted} may have one -1 and no other negative number")
     have = ext.product(x.shape)
@@ -255,8 +228,7 @@ def squeeze(c: Lowering) -> Node:
     axes = {axis_of(c, a, x.rank) for a in c.attr("squeeze_dims") or ()}
     if not axes and not all(n == 1 or c.at_least(n, 2) for n in x.shape if n != 0):
         raise c.needs_number("whether an axis is of size 1 decides the rank; name the axis to squeeze")
-    if any(x.shape[a] != 1 for a in axes):
-        raise c.error(f"cannot squeeze axes {sorted(axes)}: not all are of size 1")
+    c.require(all(x.shape[a] == 1 for a in axes), f"cannot squeeze axes {sorted(axes)}: not all are of size 1")
     drop = axes or {a for a, n in enumerate(x.shape) if n == 1}
     return c.b.reshape(x, [n for a, n in enumerate(x.shape) if a not in drop])
 
@@ -264,19 +236,16 @@ def squeeze(c: Lowering) -> Node:
 @op("Transpose", "ConjugateTranspose", fixed=["perm"], T=ALL, Tperm=INDEX)
 def transpose(c: Lowering) -> Node:
     x, perm = c.inputs[0], ints(c, "perm")
-    if len(perm) != x.rank:
-        raise c.error(f"perm {perm} must have {x.rank} entries")
+    c.require(len(perm) == x.rank, f"perm {perm} must have {x.rank} entries")
     perm = [axis_of(c, p, x.rank) for p in perm]
-    if sorted(perm) != list(range(x.rank)):
-        raise c.error(f"perm {perm} is not a permutation of the axes")
+    c.require(sorted(perm) == list(range(x.rank)), f"perm {perm} is not a permutation of the axes")
     return c.b.permute(x, perm)
 
 
 @op("BroadcastTo", fixed=["shape"], T=ALL, Tidx=INDEX)
 def broadcast_to(c: Lowering) -> Node:
     shape = extents(c, "shape")
-    if any(isinstance(n, int) and n < 0 for n in shape):
-        raise c.error(f"shape {shape} must be non-negative")
+    c.require(all(not isinstance(n, int) or n >= 0 for n in shape), f"shape {shape} must be non-negative")
     return c.b.expand(c.inputs[0], shape)
 
 

@@ -33,8 +33,7 @@ def _weights(c: Lowering, numbers: Node) -> Node | None:
     weights = c.input("weights")
     if weights.numel == 0:
         return None
-    if weights.shape != numbers.shape:
-        raise c.error("weights must be empty or have the shape of the numbers")
+    c.require(weights.shape == numbers.shape, "weights must be empty or have the shape of the numbers")
     return weights
 
 
@@ -48,8 +47,7 @@ def bincount(c: Lowering) -> Node:
 @op("DenseBincount", fixed=["size"], Tidx=INDEX, T=COUNTS)
 def dense_bincount(c: Lowering) -> Node:
     numbers = c.input("input")
-    if numbers.rank > 2:
-        raise c.error("the input must be a vector or a matrix")
+    c.require(numbers.rank <= 2, "the input must be a vector or a matrix")
     if numbers.rank == 0:
         numbers = c.b.reshape(numbers, (1,))
     return _counted(c, numbers, _weights(c, numbers), bool(c.attr("binary_output")))

@@ -52,8 +52,7 @@ def _turned(c: Lowering, layout: str, last: list[int], images: Sequence[str], si
     inputs = list(c.inputs)
     for name in images:
         at = c.arg_slices[name].start
-        if inputs[at].rank != len(last):
-            raise c.error(f"{name} must have rank {len(last)} for data_format {layout}")
+        c.require(inputs[at].rank == len(last), f"{name} must have rank {len(last)} for data_format {layout}")
         inputs[at] = c.b.permute(inputs[at], last)
     if sizes is not None and len(c.value(sizes)) == len(last):
         order = c.b.literal(np.array(last, np.int32))

@@ -17,8 +17,7 @@ from habana_tf.tensorflow.lowering.row import FLOATS, op
 
 def _channels(c: Lowering, x: Node) -> tuple[Term, Term, Term]:
     """The three channels, each [..., 1]."""
-    if not x.rank or x.shape[-1] != 3:
-        raise c.error("the last axis must be the 3 channels")
+    c.require(x.rank and x.shape[-1] == 3, "the last axis must be the 3 channels")
     red, green, blue = (wrap(c.b, c.b.along(x, x.rank - 1, k, 1)) for k in range(3))
     return red, green, blue
 
@@ -88,8 +87,6 @@ def adjust_saturation(c: Lowering) -> Node:
 def adjust_contrast(c: Lowering) -> Node:
     """Distances from the mean of each channel of each image, scaled."""
     x, factor = c.inputs
-    if x.rank < 3:
-        raise c.error("images must have at least rank 3")
     height, width = x.shape[-3:-1]
     if not isinstance(height, int) or not isinstance(width, int):
         raise c.error("the height and width of the images must be known")

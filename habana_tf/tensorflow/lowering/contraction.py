@@ -14,8 +14,7 @@ from habana_tf.tensorflow.lowering.row import FLOATS, op
 
 
 def _matmul(c: Lowering, a: Node, b: Node, transpose_a: bool, transpose_b: bool, dtype: DType | None = None) -> Node:
-    if a.rank < 2 or b.rank < 2:
-        raise c.error("both operands must be matrices")
+    c.require(a.rank >= 2 and b.rank >= 2, "both operands must be matrices")
     m, k, n = 0, 1, 2
     la, lb = (k, m) if transpose_a else (m, k), (n, k) if transpose_b else (k, n)
     if a.shape[la.index(k) - 2] != b.shape[lb.index(k) - 2]:
@@ -28,16 +27,14 @@ def _matmul(c: Lowering, a: Node, b: Node, transpose_a: bool, transpose_b: bool,
 @op("MatMul", T=FLOATS)
 def matmul(c: Lowering) -> Node:
     a, b = c.inputs
-    if a.rank != 2 or b.rank != 2:
-        raise c.error("both operands must be matrices")
+    c.require(a.rank == 2 and b.rank == 2, "both operands must be matrices")
     return _matmul(c, a, b, c.attr("transpose_a", False), c.attr("transpose_b", False))
 
 
 @op("BatchMatMul", "BatchMatMulV2", T=FLOATS)
 def batch_matmul(c: Lowering) -> Node:
     a, b = c.inputs
-    if c.op == "BatchMatMul" and a.shape[:-2] != b.shape[:-2]:
-        raise c.error("both operands must be as many matrices")
+    c.require(c.op != "BatchMatMul" or a.shape[:-2] == b.shape[:-2], "both operands must be as many matrices")
     return _matmul(c, a, b, c.attr("adj_x", False), c.attr("adj_y", False))
 
 
@@ -65,8 +62,7 @@ def einsum(c: Lowering) -> Node:
         before, ellipsis, after = term.partition("...")
         n = rank - len(before) - len(after) if ellipsis else 0
         out = (*map(ord, before), *range(dots - n, dots), *map(ord, after))
-        if len(out) != rank:
-            raise c.error(f"term {term!r} of the equation does not fit rank {rank}")
+        c.require(len(out) == rank, f"term {term!r} of the equation does not fit rank {rank}")
         return out
 
     dtype = c.inputs[0].dtype
@@ -74,8 +70,7 @@ def einsum(c: Lowering) -> Node:
     operands, found = [x for x, _ in taken], [f for _, f in taken]
     wanted = labels(result, len(result.replace("...", "")) + (dots if "..." in result else 0))
     out = tuple(dict.fromkeys(wanted))
-    if not set(out) <= {*chain(*found)}:
-        raise c.error(f"the result of {c.attr('equation')!r} has a label that no operand has")
+    c.require(set(out) <= {*chain(*found)}, f"the result of {c.attr('equation')!r} has a label that no operand has")
     for i in range(len(operands)):  # labels of one operand alone are summed before the product, not yet rounded
         needed = {*out, *chain(*(f for j, f in enumerate(found) if j != i))}
         alone = [k for k, label in enumerate(found[i]) if label not in needed]

@@ -17,8 +17,7 @@ from habana_tf.tensorflow.lowering.window_axes import axes_of, check_result
 def _convolution(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> Convolution:
     """The convolution of an op for the shapes of its input and filter."""
     rank = len(w_shape) - 2
-    if len(x_shape) != rank + 2:
-        raise c.error(f"an input of rank {rank + 2} is needed")
+    c.require(len(x_shape) == rank + 2, f"an input of rank {rank + 2} is needed")
     channels = size_of(c, x_shape[-1], "the number of channels")
     *kernels, inner, outer = (size_of(c, n, "the shape of the filter") for n in w_shape)
     groups = channels // inner if inner else 1

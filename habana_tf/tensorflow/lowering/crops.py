@@ -102,8 +102,7 @@ def _last(c: Lowering, n: Extent) -> Term:
 
 def _crop_method(c: Lowering) -> str:
     method: str = c.attr("method", "bilinear")
-    if method not in ("bilinear", "nearest"):
-        raise c.error(f"method {method!r} is neither bilinear nor nearest")
+    c.require(method in ("bilinear", "nearest"), f"method {method!r} is neither bilinear nor nearest")
     return method
 
 
@@ -155,8 +154,7 @@ def _corners(c: Lowering, image: Node, p: _SamplePoints) -> tuple[list[Term], Te
 def crop_and_resize_gradient(c: Lowering) -> Node:
     """What each element of the images gave to the crops, added up."""
     b, dy, size = c.b, c.input("grads"), extents(c, "image_size")
-    if dy.rank != 4 or len(size) != 4:
-        raise c.error("grads must have rank 4, and image_size four numbers")
+    c.require(dy.rank == 4 and len(size) == 4, "grads must have rank 4, and image_size four numbers")
     p = _places(c, tuple(size), dy.shape[1:3])
     if _crop_method(c) == "nearest":
         one = wrap(b, b.const(1, DType.F32, p.image.shape))
@@ -175,8 +173,7 @@ def crop_and_resize_gradient(c: Lowering) -> Node:
 def crop_and_resize_gradient_of_boxes(c: Lowering) -> Node:
     """float32 [boxes, 4]; bilinear, as in TensorFlow."""
     b, dy, image = c.b, c.input("grads"), c.input("image")
-    if dy.rank != 4 or image.rank != 4:
-        raise c.error("grads and image must have rank 4")
+    c.require(dy.rank == 4 and image.rank == 4, "grads and image must have rank 4")
     p = _places(c, image.shape, dy.shape[1:3])
     (tl, tr, bl, br), down, across = _corners(c, image, p)
     inside = _over_channels(c, p.inside, dy.shape)
@@ -233,8 +230,7 @@ def projective_transform(c: Lowering) -> Node:
     wanted = extents(c, "output_shape")
     if image.rank != 4 or len(wanted) != 2 or transforms.rank != 2 or transforms.shape[1] != 8:
         raise c.error("images must have rank 4, transforms be [images or 1, 8], and output_shape two numbers")
-    if transforms.shape[0] not in (1, image.shape[0]):
-        raise c.error("there must be one transform, or one for each image")
+    c.require(transforms.shape[0] in (1, image.shape[0]), "there must be one transform, or one for each image")
     mode, method = c.attr("fill_mode", "CONSTANT"), c.attr("interpolation", "NEAREST")
     if mode not in ("CONSTANT", "REFLECT", "WRAP", "NEAREST") or method not in ("NEAREST", "BILINEAR"):
         raise c.error(f"fill_mode {mode!r} or interpolation {method!r} is not known")

@@ -33,8 +33,7 @@ def row_minus_column(c: Lowering, shape: Sequence[Extent]) -> Node:
 def matrix_band_part(c: Lowering) -> Node:
     """Zero outside the band of num_lower diagonals below and num_upper above the main one (negative: all)."""
     b, x = c.b, c.inputs[0]
-    if x.rank < 2:
-        raise c.error("needs a stack of matrices")
+    c.require(x.rank >= 2, "needs a stack of matrices")
     below = row_minus_column(c, x.shape)
     inside = b.const(True, DType.BOOL, x.shape)
     for bound, distance in ((c.inputs[1], below), (c.inputs[2], b.map("neg", below))):
@@ -52,8 +51,7 @@ def _on_diagonal(c: Lowering, diagonal: Node, other: Node) -> Node:
     """`other` with its main diagonals replaced."""
     b, shape = c.b, other.shape
     n = c.premises.smallest(*shape[-2:])
-    if diagonal.shape != (*shape[:-2], n):
-        raise c.error(f"the diagonal must have shape {[*shape[:-2], n]}")
+    c.require(diagonal.shape == (*shape[:-2], n), f"the diagonal must have shape {[*shape[:-2], n]}")
     rows = b.pad(diagonal, [0] * diagonal.rank, [*[0] * (diagonal.rank - 1), ext.add(shape[-2], ext.mul(n, -1))])
     here = b.map("eq", row_minus_column(c, shape), b.const(0, DType.I64, shape))
     return b.select(here, b.expand(b.reshape(rows, (*rows.shape, 1)), shape), other)
@@ -81,14 +79,8 @@ def matrix_diag(c: Lowering) -> Node:
     return _on_diagonal(c, x, c.b.const(0, x.dtype, (*x.shape, x.shape[-1])))
 
 
-@op("MatrixDiagPart", "BatchMatrixDiagPart", T=ALL)
-def matrix_diag_part(c: Lowering) -> Node:
-    return _diagonal(c, c.inputs[0])
-
-
-@op("MatrixSetDiag", "BatchMatrixSetDiag", T=ALL)
-def matrix_set_diag(c: Lowering) -> Node:
-    return _on_diagonal(c, c.inputs[1], c.inputs[0])
+op("MatrixDiagPart", "BatchMatrixDiagPart", T=ALL)(lambda c: _diagonal(c, c.inputs[0]))
+op("MatrixSetDiag", "BatchMatrixSetDiag", T=ALL)(lambda c: _on_diagonal(c, c.inputs[1], c.inputs[0]))
 
 
 @op("Diag", T=(DType.F32, DType.BF16, DType.I32, DType.I64))
@@ -105,8 +97,7 @@ def diag_part(c: Lowering) -> Node:
     """The diagonal, of shape s, of a tensor of shape s + s."""
     (x,) = c.inputs
     half = x.shape[: x.rank // 2]
-    if not x.rank or (*half, *half) != x.shape:
-        raise c.error("the shape must be one shape twice")
+    c.require(x.rank and (*half, *half) == x.shape, "the shape must be one shape twice")
     n = ext.product(half)
     return c.b.reshape(_diagonal(c, c.b.reshape(x, (n, n))), half)
 
@@ -172,8 +163,7 @@ def _from_band(c: Lowering, band: _Band, diagonals: Node, other: Node) -> Node:
     """`other`, [batch.., rows, columns], with the diagonals of the band replaced."""
     b, shape = c.b, other.shape
     batch = shape[:-2]
-    if diagonals.shape != band.shape(batch):
-        raise c.error(f"the diagonals must have shape {list(band.shape(batch))}")
+    c.require(diagonals.shape == band.shape(batch), f"the diagonals must have shape {list(band.shape(batch))}")
     place = (band.rows, band.columns)
     row, column = (wrap(b, b.iota(place, axis, DType.I32)) for axis in (0, 1))
     d = column - row
@@ -228,8 +218,7 @@ def matrix_diag_band(c: Lowering) -> Node:
 @op("MatrixDiagPartV2", "MatrixDiagPartV3", fixed=["k"], T=ALL)
 def matrix_diag_part_band(c: Lowering) -> Node:
     x, limits = c.inputs[0], _limits(c)
-    if c.input("padding_value").numel != 1:
-        raise c.error("padding_value must be a scalar")
+    c.require(c.input("padding_value").numel == 1, "padding_value must be a scalar")
     if limits == (0, 0):
         return _diagonal(c, x)
     rows, columns = x.shape[-2:]

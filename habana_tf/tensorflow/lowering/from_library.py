@@ -30,8 +30,7 @@ def calling(
             sizes = [n for n in x.shape if isinstance(n, int)]
             if len(sizes) != x.rank:
                 raise c.needs_number("its kernel is in C, which has code for sizes that are numbers")
-            if x.rank > c_abi.MAX_RANK:
-                raise c.error(f"a kernel in C takes tensors of rank {c_abi.MAX_RANK} at most")
+            c.require(x.rank <= c_abi.MAX_RANK, f"a kernel in C takes tensors of rank {c_abi.MAX_RANK} at most")
             given.append((x.dtype, sizes))
         attrs = tuple(attr for name in sorted(c.attrs) if (attr := c_abi.attribute(name, c.attrs[name])) is not None)
         made = types(c)

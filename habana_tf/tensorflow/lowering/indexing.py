@@ -60,8 +60,7 @@ def gather_axis(c: Lowering, x: Node, indices: Node, axis: int, batch: int = 0) 
 
 @op("Gather", Tparams=ALL, Tindices=INDEX)
 def gather(c: Lowering) -> Node:
-    if not c.inputs[0].rank:
-        raise c.error("params must have at least one axis")
+    c.require(c.inputs[0].rank, "params must have at least one axis")
     return gather_axis(c, c.inputs[0], c.inputs[1], 0)
 
 
@@ -83,11 +82,9 @@ def gather_in_batches(c: Lowering, x: Node, indices: Node, batch: int, axis: int
 def coordinates(c: Lowering, indices: Node, shape: Sequence[Extent]) -> list[Node]:
     """The coordinate tensors in the last axis of `indices`, which address leading axes of a tensor of that shape."""
     rank = len(shape)
-    if not indices.rank:
-        raise c.error("indices must have at least one axis")
+    c.require(indices.rank, "indices must have at least one axis")
     (depth,) = constant_shape(c, indices, indices.rank - 1, "it says how many axes the indices address")
-    if depth > rank:
-        raise c.error(f"indices address {depth} axes of a tensor that has {rank}")
+    c.require(depth <= rank, f"indices address {depth} axes of a tensor that has {rank}")
     last = indices.rank - 1
     coords = [c.b.reshape(c.b.along(indices, last, k, 1), indices.shape[:-1]) for k in range(depth)]
     for each, size in zip(coords, shape, strict=False):
@@ -127,10 +124,8 @@ def scatter_nd_into(c: Lowering, base: Node, indices: Node, updates: Node, kind:
     """`base` with updates[i...] put at base[indices[i...]]."""
     coords = coordinates(c, indices, base.shape)
     wanted = (*indices.shape[:-1], *base.shape[len(coords) :])
-    if updates.shape != wanted:
-        raise c.error(f"updates must have shape {list(wanted)}")
-    if not coords:
-        raise c.error("indices address no axis")
+    c.require(updates.shape == wanted, f"updates must have shape {list(wanted)}")
+    c.require(coords, "indices address no axis")
     return scatter_wide(c, base, passed_over(c, updates, kind), coords, kind)
 
 
@@ -152,8 +147,6 @@ for _name, _kind in {"Add": "add", "Sub": "sub", "Min": "min", "Max": "max"}.ite
 @op("InvertPermutation", T=INDEX)
 def invert_permutation(c: Lowering) -> Node:
     (x,) = c.inputs
-    if x.rank != 1:
-        raise c.error("needs a vector")
     c.context.in_range("x", x, x.shape[0])
     return c.b.scatter(c.b.const(0, x.dtype, x.shape), c.b.iota(x.shape, 0, x.dtype), [x], [0], "set")
 
@@ -170,8 +163,7 @@ def dynamic_stitch(c: Lowering) -> Node:
     for x, indices in zip(parts, index_nodes, strict=True):
         if x.shape != (*indices.shape, *row):
             raise c.error("each part must have its indices' shape, then a shape common to all parts")
-    if count == counts.NEGATIVE:
-        raise c.error("indices must be non-negative")
+    c.require(count != counts.NEGATIVE, "indices must be non-negative")
     rows = b.concat([b.reshape(x, (i.numel, *row)) for x, i in zip(parts, index_nodes, strict=True)], 0)
     places = [c.known(i) for i in index_nodes]
     if any(p is None for p in places):
@@ -192,11 +184,9 @@ def dynamic_stitch(c: Lowering) -> Node:
 def top_k(c: Lowering) -> Sequence[Node]:
     """The k largest along the last axis, in falling order; equal ones by rising position."""
     b, x, k = c.b, c.inputs[0], scalar_extent(c, "k")
-    if not x.rank:
-        raise c.error("input must have at least one axis")
+    c.require(x.rank, "input must have at least one axis")
     n = x.shape[-1]
-    if not (c.at_least(k) and c.at_least(n, k)):
-        raise c.error(f"k = {k} must be between 0 and the last axis, {n}")
+    c.require(c.at_least(k) and c.at_least(n, k), f"k = {k} must be between 0 and the last axis, {n}")
     flat = b.reshape(x, (ext.product(x.shape[:-1]), n))
     if isinstance(k, int) and isinstance(n, int) and 0 < k <= PICKED and n >= WORTH * k and x.dtype.bits <= 32:
         order = _largest(b, flat, k)
@@ -280,8 +270,7 @@ def reverse_sequence(c: Lowering) -> Node:
     sequence, batch = c.attr("seq_dim"), c.attr("batch_dim", 0)
     if not (0 <= sequence < x.rank and 0 <= batch < x.rank) or sequence == batch:
         raise c.error(f"seq_dim {sequence} and batch_dim {batch} must be two of the {x.rank} axes")
-    if lengths.shape != (x.shape[batch],):
-        raise c.error("seq_lengths must have one number for each sequence")
+    c.require(lengths.shape == (x.shape[batch],), "seq_lengths must have one number for each sequence")
     shape = (x.shape[batch], x.shape[sequence])
     c.context.in_range("seq_lengths", lengths, ext.add(x.shape[sequence], 1))
     at, count = b.iota(shape, 1, DType.I64), b.broadcast_in_dim(b.cast(lengths, DType.I64), shape, [0])

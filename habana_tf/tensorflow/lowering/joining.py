@@ -23,9 +23,7 @@ def _joined(c: Lowering, parts: Sequence[Node], axis: int) -> Node:
     return c.b.concat(parts, axis)
 
 
-@op("ConcatV2", fixed=["axis"], T=ALL, Tidx=INDEX)
-def concat_v2(c: Lowering) -> Node:
-    return _joined(c, c.input_list("values"), scalar(c, "axis"))
+op("ConcatV2", fixed=["axis"], T=ALL, Tidx=INDEX)(lambda c: _joined(c, c.input_list("values"), scalar(c, "axis")))
 
 
 @op("Concat", fixed=["concat_dim"], T=ALL)
@@ -36,8 +34,7 @@ def concat(c: Lowering) -> Node:
 @op("Pack", T=ALL)
 def pack(c: Lowering) -> Node:
     axis = axis_of(c, c.attr("axis", 0), c.inputs[0].rank + 1)
-    if any(x.shape != c.inputs[0].shape for x in c.inputs):
-        raise c.error("all parts must have one shape")
+    c.require(all(x.shape == c.inputs[0].shape for x in c.inputs), "all parts must have one shape")
     return c.b.concat([insert_axis(c, x, axis) for x in c.inputs], axis)
 
 
@@ -45,8 +42,7 @@ def pack(c: Lowering) -> Node:
 def unpack(c: Lowering) -> Sequence[Node]:
     (x,), num = c.inputs, c.attr("num")
     axis = axis_of(c, c.attr("axis", 0), x.rank)
-    if x.shape[axis] != num:
-        raise c.error(f"axis {axis} must have size num = {num}")
+    c.require(x.shape[axis] == num, f"axis {axis} must have size num = {num}")
     rest = [n for a, n in enumerate(x.shape) if a != axis]
     return [c.b.reshape(c.b.along(x, axis, i, 1), rest) for i in range(num)]
 

@@ -10,6 +10,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.arguments import extents, ints
+from habana_tf.tensorflow.lowering.channels import channels_last
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, INDEX, NUMERIC, op
 
@@ -78,13 +79,6 @@ def mirror_pad_grad(c: Lowering) -> Node:
 # -- blocks ---------------------------------------------------------------------------------------------------
 
 
-def _channels_last(c: Lowering) -> bool:
-    layout = c.attr("data_format", "NHWC")
-    if layout not in ("NHWC", "NCHW") or c.inputs[0].rank != 4:
-        raise c.error(f"needs 4 axes in the layout NHWC or NCHW, not {layout}")
-    return bool(layout == "NHWC")
-
-
 def _parts(c: Lowering, n: Extent, k: int, what: str) -> Extent:
     """How many blocks of k a size has, which must be a multiple of it."""
     count = ext.divide(n, k)
@@ -96,30 +90,25 @@ def _parts(c: Lowering, n: Extent, k: int, what: str) -> Extent:
 
 
 @op("SpaceToDepth", T=ALL)
+@channels_last("input")
 def space_to_depth(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
-    last = _channels_last(c)
-    n, h, w, d = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
+    c.require(x.rank == 4, "an input of rank 4 is needed")
+    n, h, w, d = x.shape
     rows, columns, depth = _parts(c, h, k, "a height"), _parts(c, w, k, "a width"), ext.mul(d, k * k)
-    if last:
-        split = b.permute(b.reshape(x, (n, rows, k, columns, k, d)), (0, 1, 3, 2, 4, 5))
-        return b.reshape(split, (n, rows, columns, depth))
-    split = b.permute(b.reshape(x, (n, d, rows, k, columns, k)), (0, 3, 5, 1, 2, 4))
-    return b.reshape(split, (n, depth, rows, columns))
+    split = b.permute(b.reshape(x, (n, rows, k, columns, k, d)), (0, 1, 3, 2, 4, 5))
+    return b.reshape(split, (n, rows, columns, depth))
 
 
 @op("DepthToSpace", T=ALL)
+@channels_last("input")
 def depth_to_space(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
-    last = _channels_last(c)
-    n, h, w, depth = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
+    c.require(x.rank == 4, "an input of rank 4 is needed")
+    n, h, w, depth = x.shape
     d = _parts(c, depth, k * k, "a depth")
-    height, width = ext.mul(h, k), ext.mul(w, k)
-    if last:
-        split = b.permute(b.reshape(x, (n, h, w, k, k, d)), (0, 1, 3, 2, 4, 5))
-        return b.reshape(split, (n, height, width, d))
-    split = b.permute(b.reshape(x, (n, k, k, d, h, w)), (0, 3, 4, 1, 5, 2))
-    return b.reshape(split, (n, d, height, width))
+    split = b.permute(b.reshape(x, (n, h, w, k, k, d)), (0, 1, 3, 2, 4, 5))
+    return b.reshape(split, (n, ext.mul(h, k), ext.mul(w, k), d))
 
 
 def _blocks(c: Lowering, which: str) -> tuple[list[int], list[tuple[Extent, Extent]]]:

@@ -19,8 +19,7 @@ from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, op
 def cross_entropy(c: Lowering) -> list[Node]:
     features, labels = c.inputs
     shape = broadcast_shapes(features.shape, labels.shape)
-    if len(shape) != 2:
-        raise c.error("logits and labels must be matrices")
+    c.require(len(shape) == 2, "logits and labels must be matrices")
     features, labels = c.b.expand(features, shape), c.b.expand(labels, shape)
     shifted, exponentials, total = shifted_exponentials(c, features)
     wanted = wrap(c.b, labels)

@@ -101,6 +101,11 @@ class Lowering:
         """How many 128-bit samples one execution of this op takes from its state."""
         self.context.states[self.context.stateful.index(self.index)] = samples
 
+    def require(self, condition: object, reason: str) -> None:
+        """Raises the op's error where what its arguments must be does not hold."""
+        if not condition:
+            raise self.error(reason)
+
     def error(self, reason: str) -> LoweringError:
         """What to raise for arguments that the op refuses."""
         return LoweringError.at(self.op, self.name, self.inputs, reason)

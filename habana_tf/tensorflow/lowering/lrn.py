@@ -16,8 +16,7 @@ from habana_tf.tensorflow.lowering.row import FLOATS, op
 def _around(c: Lowering, x: Term) -> Term:
     """The sum over the channels at most depth_radius away."""
     node, radius, last = x.node, c.attr("depth_radius", 5), x.node.rank - 1
-    if node.rank != 4 or radius < 0:
-        raise c.error("the input must have rank 4, and depth_radius be non-negative")
+    c.require(node.rank == 4 and radius >= 0, "the input must have rank 4, and depth_radius be non-negative")
     if radius == 0:
         return x
     edge = [0] * last + [radius]

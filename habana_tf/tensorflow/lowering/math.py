@@ -185,8 +185,7 @@ def leaky_relu(c: Lowering) -> Node:
 def approximate_equal(c: Lowering) -> Node:
     b, (x, y) = c.b, c.inputs
     x, y = (b.cast(n, n.dtype.accumulator) for n in (x, y))
-    if x.shape != y.shape:
-        raise c.error("both inputs must have one shape")
+    c.require(x.shape == y.shape, "both inputs must have one shape")
     far = b.map("abs", b.map("sub", x, y))
     return b.map("lt", far, b.const(c.attr("tolerance"), far.dtype, far.shape))
 
@@ -207,8 +206,7 @@ def clip_by_value(c: Lowering) -> Node:
 
 @op("AddN", "AccumulateNV2", T=NUMERIC, generic="same")
 def add_n(c: Lowering) -> Node:
-    if any(x.shape != c.inputs[0].shape for x in c.inputs):
-        raise c.error("all inputs must have one shape")
+    c.require(all(x.shape == c.inputs[0].shape for x in c.inputs), "all inputs must have one shape")
     return wide(c, lambda *xs: reduce(add, xs), *c.inputs)
 
 
@@ -225,8 +223,7 @@ def _gradient(fn: ScalarFormula, *names: str, types: tuple[DType, ...] = FLOATS,
         x, y = c.inputs
         if flat and x.numel == y.numel:
             y = c.b.reshape(y, x.shape)
-        if x.shape != y.shape:
-            raise c.error("both inputs must have one shape")
+        c.require(x.shape == y.shape, "both inputs must have one shape")
         return wide(c, fn, x, y)
 
     op(*names, T=types, generic="same")(lower)
@@ -261,8 +258,7 @@ _gradient(softsign_grad, "SoftsignGrad")
 
 @op("LeakyReluGrad", T=FLOATS, generic="same")
 def leaky_relu_grad(c: Lowering) -> Node:
-    if c.inputs[0].shape != c.inputs[1].shape:
-        raise c.error("both inputs must have one shape")
+    c.require(c.inputs[0].shape == c.inputs[1].shape, "both inputs must have one shape")
     return wide(c, lambda dy, x: x.test("gt", 0).where(dy, dy * c.attr("alpha")), *c.inputs)
 
 
@@ -295,8 +291,7 @@ def bitcast(c: Lowering) -> Node:
         out = b.cast(parts, target)
     else:
         n = to.bits // x.dtype.bits
-        if x.rank == 0 or x.shape[-1] != n:
-            raise c.error(f"the last axis must be {n} to make one {to} of {x.dtype}")
+        c.require(x.rank != 0 and x.shape[-1] == n, f"the last axis must be {n} to make one {to} of {x.dtype}")
         bits = b.cast(bits, target)
         shifts = b.map("mul", b.iota(x.shape, x.rank - 1, target), b.const(x.dtype.bits, target, x.shape))
         out = b.reduce("sum", b.map("shl", bits, shifts), [x.rank - 1])
@@ -307,17 +302,14 @@ def _unsigned(dtype: DType) -> DType:
     return {8: DType.U8, 16: DType.U16, 32: DType.U32, 64: DType.U64}[dtype.bits]
 
 
-@op("SelectV2", T=ALL, generic="elementwise")
-def select_v2(c: Lowering) -> Node:
-    return c.b.select(*c.inputs)
+op("SelectV2", T=ALL, generic="elementwise")(lambda c: c.b.select(*c.inputs))
 
 
 @op("Select", T=ALL)
 def select(c: Lowering) -> Node:
     """The old Select: a scalar condition, one of the full shape, or a vector that chooses rows."""
     b, (condition, t, e) = c.b, c.inputs
-    if t.shape != e.shape:
-        raise c.error("`t` and `e` must have one shape")
+    c.require(t.shape == e.shape, "`t` and `e` must have one shape")
     if condition.shape != t.shape:
         if condition.rank == 1 and t.rank >= 1 and condition.shape[0] == t.shape[0]:
             condition = b.broadcast_in_dim(condition, t.shape, (0,))

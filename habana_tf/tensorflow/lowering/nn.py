@@ -18,8 +18,7 @@ def _channel_axis(c: Lowering, x: Node) -> int:
 @op("BiasAdd", "BiasAddV1", generic="channels", T=FLOATS)
 def bias_add(c: Lowering) -> Node:
     x, bias = c.inputs
-    if x.rank < 2 or bias.rank != 1:
-        raise c.error("an input of rank 2 or more and a bias of rank 1 are needed")
+    c.require(x.rank >= 2 and bias.rank == 1, "an input of rank 2 or more and a bias of rank 1 are needed")
     channel = _channel_axis(c, x)
     if bias.shape[0] != x.shape[channel]:
         raise c.error(f"the bias must have one value for each of the {x.shape[channel]} channels")
@@ -29,8 +28,7 @@ def bias_add(c: Lowering) -> Node:
 @op("BiasAddGrad", T=FLOATS)
 def bias_add_gradient(c: Lowering) -> Node:
     dy = c.inputs[0]
-    if dy.rank < 2:
-        raise c.error("a gradient of rank 2 or more is needed")
+    c.require(dy.rank >= 2, "a gradient of rank 2 or more is needed")
     channel = _channel_axis(c, dy)
     return c.b.reduce("sum", dy, [i for i in range(dy.rank) if i != channel])
 

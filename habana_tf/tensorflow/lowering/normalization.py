@@ -25,8 +25,7 @@ from habana_tf.tensorflow.lowering.row import FLOATS, op
 
 def _channels(c: Lowering, x: Node) -> tuple[list[int], Term | float]:
     """The axes that statistics run over, and how many elements that is."""
-    if x.rank not in (4, 5):
-        raise c.error("an input of rank 4 or 5 is needed")
+    c.require(x.rank in (4, 5), "an input of rank 4 or 5 is needed")
     axes = list(range(x.rank - 1))
     return axes, Term(c.b, x).count(axes)
 
@@ -82,8 +81,7 @@ def fused_batch_norm_gradient(c: Lowering) -> list[Node]:
     b, x = c.b, c.inputs[1]
     dy, wide, scale, mean, variance = (wrap(b, n) for n in c.inputs[:5])
     axes, count = _channels(c, x)
-    if c.inputs[0].shape != x.shape:
-        raise c.error("y_backprop must have the shape of x")
+    c.require(c.inputs[0].shape == x.shape, "y_backprop must have the shape of x")
     _check_channels(c, x, ("scale", "reserve_space_1", "reserve_space_2"))
     inverse = (variance + c.attr("epsilon")).map("rsqrt")
     away = wide - mean

@@ -29,6 +29,11 @@ class UpdateStep:
         node = self._c.input(name)
         return Term(self._c.b, self._c.b.cast(self._rows(node) if name in self._slots else node, DType.F32))
 
+    @property
+    def gradient(self) -> Term:
+        """Of an op that calls it `delta` or `grad`."""
+        return getattr(self, "delta" if "delta" in self._c.arg_slices else "grad")
+
     def flag(self, name: str) -> bool:
         return bool(self._c.attr(name, False))
 
@@ -44,47 +49,35 @@ def _fits(have: Shape, wanted: Shape) -> bool:
     return len(have) == len(wanted) and all(m == n for m, n in pairs if isinstance(m, int) and isinstance(n, int))
 
 
-def _check_dense(c: Lowering, slots: Sequence[str]) -> None:
-    """Slots and gradient have the shape of the first slot, everything else is a scalar."""
-    shape = c.input(slots[0]).shape
+def _check(c: Lowering, slots: Sequence[str]) -> None:
+    """Slots and gradient have the shape of the first slot, everything else is a scalar. With indices, a vector, the
+    gradient is the rows that they name."""
+    whole = of_gradient = c.input(slots[0]).shape
+    words = f"have the shape of {slots[0]}"
+    of_gradient_in_words = words
+    if "indices" in c.arg_slices:
+        indices = c.input("indices")
+        c.require(indices.rank == 1 and whole, f"indices must be a vector, and {slots[0]} at least one")
+        of_gradient = (*indices.shape, *whole[1:])
+        of_gradient_in_words = f"have a row of {slots[0]} for each of the indices"
+    wanted = {**dict.fromkeys(slots, (whole, words)), **dict.fromkeys(GRADIENTS, (of_gradient, of_gradient_in_words))}
     for name in c.arg_slices:
-        full = name in slots or name in GRADIENTS
-        if not _fits(c.input(name).shape, shape if full else ()):
-            raise c.error(f"{name} must have the shape of {slots[0]}" if full else f"{name} must be a scalar")
+        shape, what = wanted.get(name, ((), "be a scalar"))
+        c.require(name == "indices" or _fits(c.input(name).shape, shape), f"{name} must {what}")
 
 
-def _check_sparse(c: Lowering, slots: Sequence[str]) -> None:
-    """As `_check_dense`, but that the gradient is the rows that a vector of indices names."""
-    shape, indices = c.input(slots[0]).shape, c.input("indices")
-    if indices.rank != 1 or not shape:
-        raise c.error(f"indices must be a vector, and {slots[0]} at least one")
-    for name in c.arg_slices:
-        have = c.input(name).shape
-        if name in slots and not _fits(have, shape):
-            raise c.error(f"{name} must have the shape of {slots[0]}")
-        if name in GRADIENTS and not _fits(have, (*indices.shape, *shape[1:])):
-            raise c.error(f"{name} must have a row of {slots[0]} for each of the indices")
-        if name not in slots and name not in GRADIENTS and name != "indices" and have:
-            raise c.error(f"{name} must be a scalar")
-
-
-def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Callable[[UpdateRule], UpdateRule]:
+def rule(name: str, *slots: str, sparse: bool = False) -> Callable[[UpdateRule], UpdateRule]:
     """Rows for a rule over the variables `slots`; a slot that the rule gives no new value for stays as it is."""
 
-    def lower_dense(step: UpdateRule) -> Callable[[Lowering], Sequence[Node]]:
+    def lowering(step: UpdateRule, sparse: bool) -> Callable[[Lowering], Sequence[Node]]:
         def lower(c: Lowering) -> Sequence[Node]:
-            _check_dense(c, slots)
-            values = step(UpdateStep(c, lambda n: n, slots, sparse=False))
-            return [v.done(c.input(slot).dtype) for v, slot in zip(values, slots, strict=True)]
-
-        return lower
-
-    def lower_sparse(step: UpdateRule) -> Callable[[Lowering], Sequence[Node]]:
-        def lower(c: Lowering) -> Sequence[Node]:
-            _check_sparse(c, slots)
+            _check(c, slots)
+            if not sparse:
+                values = step(UpdateStep(c, lambda n: n, slots, sparse))
+                return [v.done(c.input(slot).dtype) for v, slot in zip(values, slots, strict=True)]
             indices = c.input("indices")
             c.context.in_range("indices", indices, c.input(slots[0]).shape[0])
-            values = step(UpdateStep(c, lambda n: c.b.gather(n, [indices], [0]), slots, sparse=True))
+            values = step(UpdateStep(c, lambda n: c.b.gather(n, [indices], [0]), slots, sparse))
             return [
                 c.b.scatter(c.input(slot), v.done(c.input(slot).dtype), [indices], [0], "set")
                 for v, slot in zip(values, slots, strict=True)
@@ -93,10 +86,9 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
         return lower
 
     def add(step: UpdateRule) -> UpdateRule:
-        if dense:
-            op(f"ResourceApply{name}", T=FLOATS, updates=slots)(lower_dense(step))
+        op(f"ResourceApply{name}", T=FLOATS, updates=slots)(lowering(step, False))
         if sparse:
-            op(f"ResourceSparseApply{name}", T=FLOATS, Tindices=INDEX, updates=slots)(lower_sparse(step))
+            op(f"ResourceSparseApply{name}", T=FLOATS, Tindices=INDEX, updates=slots)(lowering(step, True))
         return step
 
     return add
@@ -108,19 +100,8 @@ def _shrunk(s: UpdateStep, candidate: Term, rate: Term) -> Term:
     return candidate.map("sign") * kept / (rate * s.l2 + 1.0)
 
 
-@rule("GradientDescent", "var")
-def gradient_descent(s: UpdateStep) -> Sequence[Term]:
-    return [s.var - s.delta * s.alpha]
-
-
-@rule("ProximalGradientDescent", "var")
-def proximal_gradient_descent(s: UpdateStep) -> Sequence[Term]:
-    return [_shrunk(s, s.var - s.delta * s.alpha, s.alpha)]
-
-
-@rule("ProximalGradientDescent", "var", sparse=True, dense=False)
-def sparse_proximal_gradient_descent(s: UpdateStep) -> Sequence[Term]:
-    return [_shrunk(s, s.var - s.grad * s.alpha, s.alpha)]
+rule("GradientDescent", "var")(lambda s: [s.var - s.gradient * s.alpha])
+rule("ProximalGradientDescent", "var", sparse=True)(lambda s: [_shrunk(s, s.var - s.gradient * s.alpha, s.alpha)])
 
 
 @rule("Momentum", "var", "accum", sparse=True)
@@ -218,19 +199,16 @@ def _average(s: UpdateStep, old: Term, new: Term) -> Term:
     return old * s.rho + new * (1.0 - s.rho) if s.sparse else old + (new - old) * (1.0 - s.rho)
 
 
-@rule("RMSProp", "var", "ms", "mom", sparse=True)
-def rmsprop(s: UpdateStep) -> Sequence[Term]:
+def _root_mean_square(s: UpdateStep, centred: bool) -> Sequence[Term]:
     ms = _average(s, s.ms, s.grad * s.grad)
-    mom = s.mom * s.momentum + s.grad * s.lr / (ms + s.epsilon).map("sqrt")
-    return [s.var - mom, ms, mom]
+    mg = [_average(s, s.mg, s.grad)] if centred else []
+    spread = ms - mg[0] * mg[0] if mg else ms
+    mom = s.mom * s.momentum + s.grad * s.lr / (spread + s.epsilon).map("sqrt")
+    return [s.var - mom, *mg, ms, mom]
 
 
-@rule("CenteredRMSProp", "var", "mg", "ms", "mom", sparse=True)
-def centered_rmsprop(s: UpdateStep) -> Sequence[Term]:
-    ms = _average(s, s.ms, s.grad * s.grad)
-    mg = _average(s, s.mg, s.grad)
-    mom = s.mom * s.momentum + s.grad * s.lr / (ms - mg * mg + s.epsilon).map("sqrt")
-    return [s.var - mom, mg, ms, mom]
+rule("RMSProp", "var", "ms", "mom", sparse=True)(lambda s: _root_mean_square(s, False))
+rule("CenteredRMSProp", "var", "mg", "ms", "mom", sparse=True)(lambda s: _root_mean_square(s, True))
 
 
 def _ftrl(s: UpdateStep, grad: Term) -> Sequence[Term]:
@@ -254,25 +232,17 @@ def _ftrl(s: UpdateStep, grad: Term) -> Sequence[Term]:
     return [linear.map("abs").test("gt", bound).where(pull / quadratic, 0.0), accum, linear]
 
 
-@rule("Ftrl", "var", "accum", "linear", sparse=True)
-def ftrl(s: UpdateStep) -> Sequence[Term]:
-    return _ftrl(s, s.grad)
+rule("Ftrl", "var", "accum", "linear", sparse=True)(lambda s: _ftrl(s, s.grad))
+rule("FtrlV2", "var", "accum", "linear", sparse=True)(lambda s: _ftrl(s, s.grad + s.l2_shrinkage * s.var * 2.0))
 
 
-@rule("FtrlV2", "var", "accum", "linear", sparse=True)
-def ftrl_v2(s: UpdateStep) -> Sequence[Term]:
-    return _ftrl(s, s.grad + s.l2_shrinkage * s.var * 2.0)
-
-
-@rule("AddSign", "var", "m")
-def add_sign(s: UpdateStep) -> Sequence[Term]:
+def _by_sign(s: UpdateStep, factor: Callable[[Term], Term]) -> Sequence[Term]:
+    """factor: of the gradient, from whether its sign and that of its average agree: 1, or -1."""
     m = s.m * s.beta + s.grad * (1.0 - s.beta)
-    agreement = s.grad.map("sign") * m.map("sign")
-    return [s.var - s.lr * (s.alpha + s.sign_decay * agreement) * s.grad, m]
+    return [s.var - s.lr * factor(s.grad.map("sign") * m.map("sign")) * s.grad, m]
 
 
-@rule("PowerSign", "var", "m")
-def power_sign(s: UpdateStep) -> Sequence[Term]:
-    m = s.m * s.beta + s.grad * (1.0 - s.beta)
-    agreement = s.grad.map("sign") * m.map("sign")
-    return [s.var - s.lr * (s.logbase * s.sign_decay * agreement).map("exp") * s.grad, m]
+rule("AddSign", "var", "m")(lambda s: _by_sign(s, lambda agreement: s.alpha + s.sign_decay * agreement))
+rule("PowerSign", "var", "m")(
+    lambda s: _by_sign(s, lambda agreement: (s.logbase * s.sign_decay * agreement).map("exp"))
+)

@@ -1,13 +1,7 @@
 """Max and average pooling and their gradients, over the window views of `spatial`.
 
 The gradient of max pooling goes to the first maximum of a window, as TensorFlow's does (but for its MaxPool3DGrad
-eagerly or without oneDNN, which gives it to every maximum). Where windows do not overlap each input element belongs to
-one window at most, and the gradient needs no sum:
-
-    argmax[N, O1, O2, C] --repeat--> [N, O1, K1, O2, K2, C] == offset in the window ? dy : 0  --unfold--> [N, S.., C]
-
-Small windows are looked through alike by both, as [N, O1, O2, C, K1 * K2], so that one kernel finds each maximum and
-its place.
+eagerly or without oneDNN, which gives it to every maximum).
 
 NaN is passed over, as by TensorFlow's kernels on the CPU and by cuDNN: a window of nothing but NaN or minus infinity
 has the lowest float32 for its maximum (minus infinity in bfloat16), and its gradient goes to its first element.
@@ -20,9 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from habana_tf.formulas import spatial
+from habana_tf.formulas import max_pooling, spatial
+from habana_tf.formulas.max_pooling import LOWEST
 from habana_tf.formulas.ordering import limits
 from habana_tf.formulas.spatial import WindowAxis
 from habana_tf.formulas.term import Term, wrap
@@ -36,20 +31,16 @@ from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, Lower, op
 from habana_tf.tensorflow.lowering.window_axes import axes_of, check_result
 
-LOWEST = float("-inf")
 FEW = 9
 """Elements of a window that a kernel looks at without a loop. Of larger ones it finds each one's place anew: maxima of
 13 x 13 elements took half as long again, though with their gradient a fifth less."""
-I8_PLACES = 128
-"""Elements of a window whose offsets an int8 can be."""
 
 
 def _axes(c: Lowering, shape: Sequence[Extent]) -> list[WindowAxis]:
     ksize = c.attr("ksize")
     if ksize[0] != 1 or ksize[-1] != 1:
         raise c.error("TensorFlow pools over the channels in MaxPool alone, and never over the batch")
-    if len(shape) != len(ksize):
-        raise c.error(f"an input of rank {len(ksize)} is needed")
+    c.require(len(shape) == len(ksize), f"an input of rank {len(ksize)} is needed")
     if len(ksize) == 4 and not c.op.startswith("MaxPoolGrad"):  # a stride over channels counts for nothing
         c = dataclasses.replace(c, attrs={**c.attrs, "strides": [*c.attr("strides")[:-1], 1]})
     axes = axes_of(c, shape[1:-1], ksize[1:-1])
@@ -87,7 +78,7 @@ def max_pool(c: Lowering) -> Node:
 def _largest(c: Lowering, x: Node, axes: Sequence[WindowAxis]) -> Node:
     """The maximum of each window."""
     few = math.prod(a.kernel for a in axes) <= FEW
-    view = _elements(c, x, axes) if few else spatial.windows(c.b, x, axes, LOWEST)
+    view = max_pooling.elements(c.b, x, axes) if few else spatial.windows(c.b, x, axes, LOWEST)
     return c.b.reduce("max", _numbers(c, view), range(x.rank, view.rank))
 
 
@@ -95,12 +86,6 @@ def _numbers(c: Lowering, x: Node) -> Node:
     """x with what the search begins with in the place of NaN: in float32 the lowest number, also for minus infinity."""
     least = c.b.const(limits(x.dtype)[0] if x.dtype is DType.F32 else LOWEST, x.dtype, x.shape)
     return c.b.select(c.b.map("gt", x, least), x, least)
-
-
-def _elements(c: Lowering, x: Node, axes: Sequence[WindowAxis]) -> Node:
-    """[N, O.., C, elements of a window]"""
-    view = spatial.windows(c.b, x, axes, LOWEST)
-    return c.b.reshape(view, [*view.shape[: x.rank], math.prod(a.kernel for a in axes)])
 
 
 @op("MaxPoolGrad", T=FLOATS)
@@ -111,19 +96,8 @@ def max_pool_gradient(c: Lowering) -> Node:
     check_result(c, dy, x.shape[0], axes, x.shape[-1])
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, x.shape)
-    first, offsets = _winners(c, _numbers(c, _elements(c, x, axes)), axes)
-    if spatial.disjoint(axes):
-        shape = [x.shape[0], *(n for a in axes for n in (a.out, a.kernel)), x.shape[-1]]
-        places = [0, *(1 + 2 * i for i in range(len(axes))), len(shape) - 1]
-        mine = b.map("eq", b.broadcast_in_dim(first, shape, places), _offsets(c, axes, shape, range(2, len(shape), 2)))
-        taken = b.select(mine, b.broadcast_in_dim(dy, shape, places), b.const(0, dy.dtype))
-        return spatial.unfold(b, taken, axes)
-    winner = spatial.spread(b, first, axes, -1)
-    many = [axes[i] for i in spatial.kept(axes)]
-    turned = _offsets(c, many, winner.shape, range(x.rank, winner.rank))
-    turned = b.map("sub", b.const(offsets - 1, DType.I32, winner.shape), turned)
-    taken = b.select(b.map("eq", winner, turned), spatial.spread(b, dy, axes), b.const(0, dy.dtype))
-    return b.reduce("sum", taken, range(x.rank, taken.rank))
+    first = max_pooling.winners(b, _numbers(c, max_pooling.elements(b, x, axes)), axes)
+    return max_pooling.gradient_of_winners(b, dy, axes, first)
 
 
 @op("MaxPool3DGrad", T=FLOATS, TInput=FLOATS)
@@ -134,39 +108,6 @@ def max_pool_3d_gradient(c: Lowering) -> Node | Sequence[Node]:
     return max_pool_gradient(c)
 
 
-def _winners(c: Lowering, elements: Node, axes: Sequence[WindowAxis]) -> tuple[Node, int]:
-    """int32 [N, O.., C]: the offset in its window of each first maximum; and how many offsets there are.
-
-    Where all elements of a window are -inf, padding before them is no less: the first element of x comes later.
-    """
-    offsets = math.prod(a.kernel for a in axes)
-    kept = DType.I8 if offsets <= I8_PLACES else DType.I32  # they stay in memory from the forward pass on
-    first = c.b.cast(c.b.reduce("argmax", elements, (elements.rank - 1,), kept), DType.I32)
-    if any(a.low != 0 for a in axes):
-        first = c.b.binary("max", first, _first_elements(c, axes))
-    return first, offsets
-
-
-def _along(c: Lowering, axes: Sequence[WindowAxis], i: int) -> tuple[Term, Callable[[Extent], Term]]:
-    """int32 [1, .., O, .., 1] of axis i: the place in the input, padding counted, where each window begins; and what
-    makes a size of its kind."""
-    b, shape = c.b, [a.out if k == i + 1 else 1 for k, a in enumerate((axes[0], *axes, axes[0]))]
-    begin = Term(b, b.iota(shape, i + 1, DType.I32)) * axes[i].stride
-    return begin, lambda n: Term(b, b.extent(n, DType.I32))
-
-
-def _first_elements(c: Lowering, axes: Sequence[WindowAxis]) -> Node:
-    """int32 [1, O.., 1]: the offset in each window of the first element that is not padding."""
-    b = c.b
-    offsets = Term(b, b.const(0, DType.I32, [1] * (len(axes) + 2)))
-    for i, a in enumerate(axes):
-        begin, number = _along(c, axes, i)
-        missing = (number(a.low) - begin).max(0)  # of which a step takes `dilation`
-        steps = missing if a.dilation == 1 else (missing + (a.dilation - 1)) / a.dilation
-        offsets = offsets * a.kernel + steps
-    return offsets.node
-
-
 @op("MaxPoolGradGrad", T=FLOATS)
 @op("MaxPool3DGradGrad", T=FLOATS)
 @channels_last("orig_input", "orig_output", "grad")
@@ -174,24 +115,14 @@ def max_pool_second_gradient(c: Lowering) -> Node:
     """What `grad`, of the input's shape, has where each window has its maximum."""
     x, _, dy = c.inputs[:3]
     b, axes = c.b, _axes(c, x.shape)
-    if dy.shape != x.shape:
-        raise c.error("grad must have the shape of orig_input")
+    c.require(dy.shape == x.shape, "grad must have the shape of orig_input")
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, _output(x, axes))
-    first, offsets = _winners(c, _numbers(c, _elements(c, x, axes)), axes)
+    first = max_pooling.winners(b, _numbers(c, max_pooling.elements(b, x, axes)), axes)
     view = spatial.windows(b, dy, axes)
-    flat = b.reshape(view, [*view.shape[: x.rank], offsets])
+    flat = b.reshape(view, [*view.shape[: x.rank], math.prod(a.kernel for a in axes)])
     mine = b.map("eq", b.broadcast_in_dim(first, flat.shape, range(x.rank)), b.iota(flat.shape, x.rank, DType.I32))
     return b.reduce("sum", b.select(mine, flat, b.const(0, dy.dtype)), [x.rank])
-
-
-def _offsets(c: Lowering, axes: Sequence[WindowAxis], shape: Sequence[Extent], places: Sequence[int]) -> Node:
-    """int32 of `shape`: the row-major offset in the window, whose axes stand at `places`."""
-    total = c.b.const(0, DType.I32, shape)
-    for a, place in zip(axes, places, strict=True):
-        line = c.b.iota(shape, place, DType.I32)
-        total = c.b.map("add", c.b.map("mul", total, c.b.const(a.kernel, DType.I32, total.shape)), line)
-    return total
 
 
 def _counts(c: Lowering, axes: Sequence[WindowAxis]) -> Node:
@@ -201,17 +132,16 @@ def _counts(c: Lowering, axes: Sequence[WindowAxis]) -> Node:
         if a.low == a.high == 0:
             counts = counts * float(a.kernel)
             continue
-        begin, number = _along(c, axes, i)
-        begin = begin - number(a.low)
-        counts = counts * Term(c.b, c.b.cast(((begin + a.kernel).min(number(a.size)) - begin.max(0)).node, DType.F32))
+        low, size = (Term(c.b, c.b.extent(n, DType.I32)) for n in (a.low, a.size))
+        begin = max_pooling.begins(c.b, axes, i) - low
+        counts = counts * Term(c.b, c.b.cast(((begin + a.kernel).min(size) - begin.max(0)).node, DType.F32))
     return counts.node
 
 
 def _with_inputs_as_attributes(c: Lowering) -> Lowering:
     """The same op as its first version, which had window and strides as attributes."""
     values = {name: ints(c, name) for name in ("ksize", "strides")}
-    if any(len(v) != 4 for v in values.values()):
-        raise c.error(f"ksize and strides must have 4 elements: {values}")
+    c.require(all(len(v) == 4 for v in values.values()), f"ksize and strides must have 4 elements: {values}")
     return dataclasses.replace(c, attrs={**c.attrs, **values})
 
 
@@ -236,9 +166,8 @@ def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
     shape = _output(x, axes)
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, shape), b.const(0, to, shape)
-    elements = _numbers_or_first(c, _elements(c, x, axes), axes)
-    first, _ = _winners(c, elements, axes)
-    offset = wrap(b, b.cast(first, to))
+    elements = _numbers_or_first(c, max_pooling.elements(b, x, axes), axes)
+    offset = wrap(b, b.cast(max_pooling.winners(b, elements, axes), to))
     height, width = axes
     down = (offset / width.kernel) if width.kernel > 1 else offset
     y = wrap(b, b.iota(shape, 1, to)) * height.stride + down * height.dilation - _number(c, height.low, to)
@@ -254,7 +183,7 @@ def _numbers_or_first(c: Lowering, elements: Node, axes: Sequence[WindowAxis]) -
     """The elements of windows, minus infinity in the place of each NaN that does not stand first in its window: that
     one nothing is greater than."""
     b, shape = c.b, elements.shape
-    first = b.expand(b.reshape(_first_elements(c, axes), (1, *(a.out for a in axes), 1, 1)), shape)
+    first = b.expand(b.reshape(max_pooling.first_elements(b, axes), (1, *(a.out for a in axes), 1, 1)), shape)
     stands_first = b.map("eq", b.iota(shape, len(shape) - 1, DType.I32), first)
     keep = b.map("or", stands_first, b.map("eq", elements, elements))
     return b.select(keep, elements, b.const(LOWEST, elements.dtype))
@@ -268,8 +197,7 @@ def _number(c: Lowering, n: Extent, dtype: DType) -> Term:
 def max_pool_gradient_with_argmax(c: Lowering) -> Node:
     """`grad` added up where argmax says, which MaxPoolWithArgmax gave."""
     b, (x, dy, places) = c.b, c.inputs
-    if dy.shape != places.shape:
-        raise c.error("grad and argmax must have one shape")
+    c.require(dy.shape == places.shape, "grad and argmax must have one shape")
     wide = dy.dtype.accumulator
     each = ext.product(x.shape[1:])
     if c.attr("include_batch_in_index"):

@@ -19,8 +19,7 @@ from habana_tf.tensorflow.lowering.row import op
 def _numbers(c: Lowering, least: Term, most: Term) -> tuple[Term, Term, Term]:
     """(the smallest number, the greatest, the distance) of a range."""
     bits = c.attr("num_bits")
-    if not 2 <= bits <= 16:
-        raise c.error("num_bits must be between 2 and 16, inclusive")
+    c.require(2 <= bits <= 16, "num_bits must be between 2 and 16, inclusive")
     first, last = float(bool(c.attr("narrow_range"))), float((1 << bits) - 1)
     distance = (most - least) / (last - first)
     zero = (first - least / distance).max(first).min(last)
@@ -49,8 +48,7 @@ def fake_quant(c: Lowering) -> Node:
 def fake_quant_gradient(c: Lowering) -> Sequence[Node]:
     """Gradients pass within the range, and go to `min` and `max` from below and above it."""
     gradient, x, least, most = (wrap(c.b, node) for node in c.inputs)
-    if c.inputs[0].shape != c.inputs[1].shape:
-        raise c.error("gradient and input must be the same size")
+    c.require(c.inputs[0].shape == c.inputs[1].shape, "gradient and input must be the same size")
     low, high, _ = _numbers(c, least, most)
     nothing = _no_range(least, most)
     below, above = x.test("lt", low), x.test("gt", high)

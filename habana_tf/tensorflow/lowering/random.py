@@ -34,8 +34,7 @@ Draw = Callable[[Builder, Node, Extent, DType], Node]
 def _result(c: Lowering, state: Node, draw: Draw | None) -> Node:
     """The draws of an op in its shape. draw: None for integers between its minval and maxval."""
     shape = extents(c, "shape")
-    if any(isinstance(n, int) and n < 0 for n in shape):
-        raise c.error(f"shape {shape} must be non-negative")
+    c.require(all(not isinstance(n, int) or n >= 0 for n in shape), f"shape {shape} must be non-negative")
     n = ext.product(shape)
     if draw is None:
         drawn = philox.integers_between(c.b, state, n, c.input("minval"), c.input("maxval"))
@@ -95,11 +94,9 @@ def _choices(c: Lowering, state: Node, rows: Extent, samples: Extent) -> Node:
 
 def _samples(c: Lowering) -> tuple[Extent, Extent]:
     logits = c.inputs[0]
-    if logits.rank != 2 or logits.shape[1] == 0:
-        raise c.error("logits must be [rows, classes] with at least one class")
+    c.require(logits.rank == 2 and logits.shape[1] != 0, "logits must be [rows, classes] with at least one class")
     samples = scalar_extent(c, "num_samples")
-    if not c.at_least(samples):
-        raise c.error(f"num_samples must be non-negative, not {samples}")
+    c.require(c.at_least(samples), f"num_samples must be non-negative, not {samples}")
     return logits.shape[0], samples
 
 
@@ -126,8 +123,7 @@ def stateless_multinomial(c: Lowering) -> Node:
 def _of_seed(c: Lowering) -> tuple[Node, Node]:
     """Counter and key that a stateless op makes of its seed."""
     seed = c.input("seed")
-    if seed.shape != (2,):
-        raise c.error("seed must be two numbers")
+    c.require(seed.shape == (2,), "seed must be two numbers")
     return philox.scrambled(c.b, seed)
 
 

@@ -6,8 +6,6 @@ so that a lowering may take the one number or the list of numbers for granted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 WORDS = ("a scalar", "a vector", "a matrix")
 """What tensors of rank 0, 1 and 2 are called."""
 
@@ -83,46 +81,25 @@ _VECTORS = {
 _MATRICES = {"Pad PadV2 MirrorPad MirrorPadGrad": "paddings"}
 
 _AT_LEAST = {
-    "Softmax LogSoftmax": "logits 1",
-    "MaxPoolGradWithArgmax": "input 4 grad 4 argmax 4",
-    "NthElement": "input 1",
-    "Diag": "diagonal 1",
-    "MatrixDiag MatrixDiagV2 MatrixDiagV3": "diagonal 1",
-    "MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3": "input 2",
-    "MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3": "input 2 diagonal 1",
+    "Softmax LogSoftmax": {"logits": 1},
+    "MaxPoolGradWithArgmax": {"input": 4, "grad": 4, "argmax": 4},
+    "NthElement": {"input": 1},
+    "Diag": {"diagonal": 1},
+    "MatrixDiag MatrixDiagV2 MatrixDiagV3": {"diagonal": 1},
+    "MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3": {"input": 2},
+    "MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3": {"input": 2, "diagonal": 1},
     "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN SparseSegmentSumWithNumSegments "
-    "SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments": "data 1",
-    "SparseSegmentSumGrad SparseSegmentMeanGrad SparseSegmentSqrtNGrad": "grad 1",
-    "AdjustHue AdjustSaturation AdjustContrastv2": "images 3",
+    "SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments": {"data": 1},
+    "SparseSegmentSumGrad SparseSegmentMeanGrad SparseSegmentSqrtNGrad": {"grad": 1},
+    "AdjustHue AdjustSaturation AdjustContrastv2": {"images": 3},
 }
 
-
-def _by_op() -> Iterator[tuple[str, str, int]]:
-    for rank, table in enumerate((_SCALARS, _VECTORS, _MATRICES)):
-        for ops, arguments in table.items():
-            for op in ops.split():
-                for name in arguments.split():
-                    yield op, name, rank
-
-
-def _table() -> dict[str, dict[str, int]]:
-    out: dict[str, dict[str, int]] = {}
-    for op, name, rank in _by_op():
-        out.setdefault(op, {})[name] = rank
-    return out
-
-
-def _least() -> dict[str, dict[str, int]]:
-    out: dict[str, dict[str, int]] = {}
-    for ops, text in _AT_LEAST.items():
-        words = text.split()
-        for op in ops.split():
-            out[op] = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-    return out
-
-
-RANKS: dict[str, dict[str, int]] = _table()
-"""Per op, the rank that an argument must have."""
-
-LEAST_RANKS: dict[str, dict[str, int]] = _least()
+LEAST_RANKS: dict[str, dict[str, int]] = {op: least for ops, least in _AT_LEAST.items() for op in ops.split()}
 """Per op, the rank that an argument must have at least."""
+
+RANKS: dict[str, dict[str, int]] = {}
+"""Per op, the rank that an argument must have."""
+for _rank, _tables in enumerate((_SCALARS, _VECTORS, _MATRICES)):
+    for _ops, _arguments in _tables.items():
+        for _op in _ops.split():
+            RANKS.setdefault(_op, {}).update(dict.fromkeys(_arguments.split(), _rank))

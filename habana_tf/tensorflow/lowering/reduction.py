@@ -20,8 +20,7 @@ from habana_tf.tensorflow.lowering.row import ALL, FLOATS, INDEX, NUMERIC, op
 def _axes(c: Lowering) -> list[int]:
     rank = c.inputs[0].rank
     axes = [axis_of(c, a, rank) for a in ints(c, "reduction_indices")]
-    if len(set(axes)) != len(axes):
-        raise c.error(f"reduction axes {axes} name an axis twice")
+    c.require(len(set(axes)) == len(axes), f"reduction axes {axes} name an axis twice")
     return sorted(axes)
 
 
@@ -87,8 +86,7 @@ def _extreme(kind: str) -> Callable[[Lowering], Node]:
         """NaN is passed over; 0 where there is nothing but NaN and the type's farthest number or infinity."""
         x, to = c.inputs[0], c.attr("output_type", DType.I64)
         axis = axis_of(c, scalar(c, "dimension"), x.rank)
-        if x.shape[axis] == 0:
-            raise c.error(f"axis {axis} is empty: there is no extreme")
+        c.require(x.shape[axis] != 0, f"axis {axis} is empty: there is no extreme")
         if x.dtype.is_float:  # TensorFlow begins with position 0 and this number, and takes what is beyond it
             least, greatest = limits(x.dtype)
             worst, beyond = (least, "gt") if kind == "argmax" else (greatest, "lt")

@@ -82,8 +82,7 @@ def _between(c: Lowering, size: Extent, out: Extent) -> tuple[Node, Node, Node]:
 
 def _sizes(c: Lowering, x: Node, which: str) -> tuple[Shape, list[Extent]]:
     """The image's shape and the height and width wanted."""
-    if x.rank != 4:
-        raise c.error("images must have rank 4")
+    c.require(x.rank == 4, "images must have rank 4")
     wanted = extents(c, which)
     if len(wanted) != 2 or not all(c.at_least(n, 1) for n in wanted) or 0 in x.shape[1:3]:
         raise c.error(f"sizes must be positive: {list(x.shape[1:3])} to {wanted}")
@@ -181,8 +180,7 @@ def bilinear(c: Lowering) -> Node:
 
 
 def _check_gradient(c: Lowering, shape: Sequence[Extent], size: Sequence[Extent]) -> None:
-    if len(shape) != 4 or len(size) != 4:
-        raise c.error("grads and original_image must have rank 4")
+    c.require(len(shape) == 4 and len(size) == 4, "grads and original_image must have rank 4")
 
 
 @op("ResizeBilinearGrad", T=FLOATS)

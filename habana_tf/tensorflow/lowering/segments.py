@@ -25,8 +25,7 @@ from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, NUMERIC, op
 
 def combined(c: Lowering, data: Node, ids: Node, kind: str, count: Extent, start: float | None = None) -> Node:
     """The rows of `data` combined by segment, from `start` on or what changes nothing; negative ids are left out."""
-    if data.shape[: ids.rank] != ids.shape:
-        raise c.error("data's shape must begin with that of segment_ids")
+    c.require(data.shape[: ids.rank] == ids.shape, "data's shape must begin with that of segment_ids")
     if isinstance(count, int) and count < 0:
         raise c.error(f"num_segments must be non-negative, not {count}")
     c.context.in_range("segment_ids", ids, count, negative=True)
@@ -49,10 +48,8 @@ for _names, _kind in [*((f"UnsortedSegment{name}", kind) for name, kind in _KIND
 def _sorted_count(c: Lowering) -> Extent:
     """The number of segments, which the last (greatest) id fixes."""
     count = c.counted("segment_ids")
-    if count == counts.UNORDERED:
-        raise c.error("segment ids are not increasing")
-    if count == counts.NEGATIVE:
-        raise c.error("segment ids must be non-negative")
+    c.require(count != counts.UNORDERED, "segment ids are not increasing")
+    c.require(count != counts.NEGATIVE, "segment ids must be non-negative")
     return count
 
 

@@ -110,8 +110,7 @@ def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[AxisSlice]) -> N
 @op("Slice", fixed=["begin", "size"], T=ALL, Index=INDEX)
 def slice_(c: Lowering) -> Node:
     x, begin, size = c.inputs[0], extents(c, "begin"), extents(c, "size")
-    if len(begin) != x.rank or len(size) != x.rank:
-        raise c.error(f"begin {begin} and size {size} must have {x.rank} entries")
+    c.require(len(begin) == x.rank and len(size) == x.rank, f"begin {begin} and size {size} must have {x.rank} entries")
     moving = at_run_time(c.inputs[1])
     cuts = []
     for axis, (at, count, n) in enumerate(zip(begin, size, x.shape, strict=True)):
@@ -145,8 +144,7 @@ def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list
     if len(ellipses) > 1 or len(end) != entries or len(strides) != entries:
         raise c.error("begin, end and strides must be of one length, with at most one ellipsis")
     used = sum(not masked("new_axis", i) for i in range(entries) if i not in ellipses)
-    if used > len(sizes):
-        raise c.error(f"{used} indices into {len(sizes)} axes")
+    c.require(used <= len(sizes), f"{used} indices into {len(sizes)} axes")
     if not ellipses:
         ellipses = [entries]
     cuts: list[AxisSlice] = []
@@ -175,13 +173,11 @@ def _strided_cut(
 ) -> AxisSlice:
     """Python's `slice.indices` over sizes that may be symbols: what it compares is asked of the premises."""
     first, last, step = entry
-    if step == 0:
-        raise c.error(f"strides[{i}] must be non-zero")
+    c.require(step != 0, f"strides[{i}] must be non-zero")
     from_back = not c.at_least(first)
     first = ext.add(first, n) if from_back else first
     if masked("shrink_axis", i):
-        if step < 0:
-            raise c.error("only stride 1 allowed on non-range indexing")
+        c.require(step >= 0, "only stride 1 allowed on non-range indexing")
         if not (c.at_least(first) and c.at_least(n, ext.add(first, 1))):
             raise c.error(f"slice index {entry[0]} of dimension {axis} out of bounds")
         return AxisSlice(first, 1)
@@ -223,8 +219,7 @@ def strided_slice_grad(c: Lowering) -> Node:
     """dy where the slice took its elements, 0 elsewhere."""
     b, dy, whole = c.b, c.inputs[4], extents(c, "shape")
     cuts, shape = strided_cuts(c, whole, 1)
-    if not _of_shape(c, dy, shape):
-        raise c.error(f"dy must have the slice's shape {shape}")
+    c.require(_of_shape(c, dy, shape), f"dy must have the slice's shape {shape}")
     cuts = _sized(cuts, shape, dy.shape)
     dy = b.reshape(dy, [cut.size for cut in cuts])
     if any(cut.size == 0 for cut in cuts):
@@ -279,11 +274,9 @@ def reverse_v2(c: Lowering) -> Node:
     x, axis = c.inputs
     if not x.rank:  # TensorFlow looks at no axis then
         return x
-    if axis.rank != 1:
-        raise c.error("axis must be a vector")
+    c.require(axis.rank == 1, "axis must be a vector")
     axes = [axis_of(c, a, x.rank) for a in ints(c, "axis")]
-    if len(set(axes)) != len(axes):
-        raise c.error(f"axis {axes} names an axis twice")
+    c.require(len(set(axes)) == len(axes), f"axis {axes} names an axis twice")
     return c.b.reverse(x, axes)
 
 
@@ -292,8 +285,7 @@ def roll(c: Lowering) -> Node:
     """Elements move up by `shift` along each axis and re-enter at the front; shifts are run-time values."""
     b, (x, shift, _) = c.b, c.inputs
     axes = [axis_of(c, a, x.rank) for a in ints(c, "axis")]
-    if shift.shape != c.input("axis").shape or shift.rank > 1:
-        raise c.error("shift and axis must have the same size")
+    c.require(shift.shape == c.input("axis").shape and shift.rank <= 1, "shift and axis must have the same size")
     known = None if at_run_time(shift) else c.known(shift)
     shifts = b.reshape(shift, (len(axes),))
     for k, axis in enumerate(axes):

@@ -8,7 +8,7 @@ from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.lowering import Lowering
-from habana_tf.tensorflow.lowering.math import wide
+from habana_tf.tensorflow.lowering.math import formula, wide
 from habana_tf.tensorflow.lowering.row import FLOATS, op
 
 
@@ -18,14 +18,8 @@ def digamma(c: Lowering) -> Node:
     return wide(c, special.digamma, *c.inputs)
 
 
-@op("Ndtri", T=FLOATS, generic="elementwise")
-def ndtri(c: Lowering) -> Node:
-    return wide(c, special.ndtri, *c.inputs)
-
-
-@op("Erfinv", T=FLOATS, generic="elementwise")
-def erfinv(c: Lowering) -> Node:
-    return wide(c, special.erfinv, *c.inputs)
+formula(special.ndtri, "Ndtri")
+formula(special.erfinv, "Erfinv")
 
 
 def _together(c: Lowering) -> tuple[Term, Term]:
@@ -35,11 +29,5 @@ def _together(c: Lowering) -> tuple[Term, Term]:
     return first, second
 
 
-@op("Zeta", T=(DType.F32,), generic="elementwise")
-def zeta_op(c: Lowering) -> Node:
-    return special.zeta(*_together(c)).node
-
-
-@op("Polygamma", T=(DType.F32,), generic="elementwise")
-def polygamma_op(c: Lowering) -> Node:
-    return special.polygamma(*_together(c)).node
+op("Zeta", T=(DType.F32,), generic="elementwise")(lambda c: special.zeta(*_together(c)).node)
+op("Polygamma", T=(DType.F32,), generic="elementwise")(lambda c: special.polygamma(*_together(c)).node)

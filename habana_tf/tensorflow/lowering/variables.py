@@ -20,15 +20,8 @@ from habana_tf.tensorflow.lowering.indexing import (
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, INDEX, NUMERIC, op
 
-
-@op("AssignAddVariableOp", updates=("resource",), dtype=NUMERIC)
-def assign_add(c: Lowering) -> Node:
-    return c.b.map("add", *c.inputs)
-
-
-@op("AssignSubVariableOp", updates=("resource",), dtype=NUMERIC)
-def assign_sub(c: Lowering) -> Node:
-    return c.b.map("sub", *c.inputs)
+op("AssignAddVariableOp", updates=("resource",), dtype=NUMERIC)(lambda c: c.b.map("add", *c.inputs))
+op("AssignSubVariableOp", updates=("resource",), dtype=NUMERIC)(lambda c: c.b.map("sub", *c.inputs))
 
 
 # -- gather and scatter ---------------------------------------------------------------------------------------
@@ -94,8 +87,7 @@ def _spec(c: Lowering, count: int, rank: int) -> list[tuple[str, int]]:
     if not any(kind == "ellipsis" for kind, _ in kinds):
         kinds.append(("ellipsis", -1))
     used = sum(kind in ("range", "shrink") for kind, _ in kinds)
-    if used > rank:
-        raise c.error(f"a slice of {used} axes of a variable of rank {rank}")
+    c.require(used <= rank, f"a slice of {used} axes of a variable of rank {rank}")
     at = next(i for i, (kind, _) in enumerate(kinds) if kind == "ellipsis")
     return [*kinds[:at], *[("keep", -1)] * (rank - used), *kinds[at + 1 :]]
 
@@ -117,8 +109,7 @@ def resource_strided_slice_assign(c: Lowering) -> Node:
     shape: list[Extent] = list(value.shape)
     while len(shape) > len(wanted) and shape[0] == 1:
         shape = shape[1:]
-    if len(shape) > len(wanted):
-        raise c.error(f"a value of rank {value.rank} for a slice of rank {len(wanted)}")
+    c.require(len(shape) <= len(wanted), f"a value of rank {value.rank} for a slice of rank {len(wanted)}")
     shape = [*[1] * (len(wanted) - len(shape)), *shape]
     value = b.reshape(value, [n for n, kind in zip(shape, wanted, strict=True) if kind != "new"])
     held = b.const(True, DType.BOOL, x.shape)

@@ -45,5 +45,4 @@ def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> lis
 def check_result(c: Lowering, dy: Node, batch: Extent, axes: Sequence[WindowAxis], channels: Extent) -> None:
     """Raises the op's error unless dy has the shape of the result, of which it is the gradient."""
     wanted = (batch, *(a.out for a in axes), channels)
-    if dy.shape != wanted:
-        raise c.error(f"the gradient of the result must have shape [{', '.join(map(str, wanted))}]")
+    c.require(dy.shape == wanted, f"the gradient of the result must have shape [{', '.join(map(str, wanted))}]")

@@ -47,6 +47,5 @@ def dynamic_slice(c: Lowering) -> Node:
 def dynamic_update_slice(c: Lowering) -> Node:
     """`input` with `update` from `indices` on, which are clamped so that it fits."""
     x, update = c.input("input"), c.input("update")
-    if update.rank != x.rank:
-        raise c.error(f"update must have rank {x.rank}, not {update.rank}")
+    c.require(update.rank == x.rank, f"update must have rank {x.rank}, not {update.rank}")
     return put_in(c, x, update, _cuts(c, x.shape, c.input("indices"), update.shape))

@@ -28,11 +28,7 @@ overload("rsub.Tensor", "rsub.Scalar", runtime=["other", "alpha"])(
 )
 
 
-@overload("fill_.Scalar", runtime=["value"], drops=True)
-def fill(c: Call, x: Node | None, value: Operand) -> Node:
-    return c.b.expand(c.node(value, c.dtype), c.shape)
-
-
+overload("fill_.Scalar", runtime=["value"], drops=True)(lambda c, x, value: c.b.expand(c.node(value, c.dtype), c.shape))
 overload("zero_", drops=True)(lambda c, x: c.b.const(0, c.dtype, c.shape))
 
 

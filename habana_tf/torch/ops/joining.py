@@ -20,9 +20,7 @@ def _axes(x: Node, dims: Sequence[int] | int) -> list[int]:
     return [d % max(x.rank, 1) for d in ([dims] if isinstance(dims, int) else dims)]
 
 
-@overload("flip")
-def flip(c: Call, x: Node, dims: Sequence[int]) -> Node:
-    return c.b.reverse(x, _axes(x, dims)) if x.rank and 0 not in c.shape else x
+overload("flip")(lambda c, x, dims: c.b.reverse(x, _axes(x, dims)) if x.rank and 0 not in c.shape else x)
 
 
 @overload("roll", pictures=[0])
@@ -59,14 +57,8 @@ def _triangle(c: Call, x: Node, fn: str, diagonal: Extent) -> Node:
     return b.select(kept, x, b.const(0, x.dtype))
 
 
-@overload(*both("tril"), amounts=[1])
-def tril(c: Call, x: Node, diagonal: Extent = 0) -> Node:
-    return _triangle(c, x, "le", diagonal)
-
-
-@overload(*both("triu"), amounts=[1])
-def triu(c: Call, x: Node, diagonal: Extent = 0) -> Node:
-    return _triangle(c, x, "ge", diagonal)
+overload(*both("tril"), amounts=[1])(lambda c, x, diagonal=0: _triangle(c, x, "le", diagonal))
+overload(*both("triu"), amounts=[1])(lambda c, x, diagonal=0: _triangle(c, x, "ge", diagonal))
 
 
 @overload("im2col")

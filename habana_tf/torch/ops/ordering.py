@@ -8,7 +8,7 @@ from habana_tf.formulas.ordering import float_key
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.torch.ops.row import Call, both, overload
+from habana_tf.torch.ops.row import Call, Lower, both, overload
 
 MOST_SORTED = 1 << 31
 """Elements of an axis that are sorted at most."""
@@ -43,14 +43,8 @@ def sort(c: Call, x: Node, dim: int = -1, descending: bool = False) -> list[Node
     return _sorted(c, x, dim, descending)
 
 
-@overload("sort.stable")
-def stable_sort(c: Call, x: Node, stable: bool | None = None, dim: int = -1, descending: bool = False) -> list[Node]:
-    return _sorted(c, x, dim, descending)
-
-
-@overload("argsort.stable")
-def argsort(c: Call, x: Node, stable: bool = False, dim: int = -1, descending: bool = False) -> Node:
-    return _sorted(c, x, dim, descending)[1]
+overload("sort.stable")(lambda c, x, stable=None, dim=-1, descending=False: _sorted(c, x, dim, descending))
+overload("argsort.stable")(lambda c, x, stable=False, dim=-1, descending=False: _sorted(c, x, dim, descending)[1])
 
 
 @overload("topk", amounts=[1])
@@ -60,16 +54,16 @@ def topk(c: Call, x: Node, k: Extent, dim: int = -1, largest: bool = True, sorte
     return [c.b.slice(n, [0] * x.rank, c.shape) for n in _sorted(c, x, dim, largest)]
 
 
-@overload(*both("cumsum"))
-def cumsum(c: Call, x: Node, dim: int, dtype: Any = None) -> Node:
-    t = c.term(x).node
-    return c.b.scan("sum", t, dim % x.rank) if x.rank else t
+def _running(kind: str) -> Lower:
+    def lower(c: Call, x: Node, dim: int, dtype: Any = None) -> Node:
+        t = c.term(x).node
+        return c.b.scan(kind, t, dim % x.rank) if x.rank else t
+
+    return lower
 
 
-@overload(*both("cumprod"))
-def cumprod(c: Call, x: Node, dim: int, dtype: Any = None) -> Node:
-    t = c.term(x).node
-    return c.b.scan("prod", t, dim % x.rank) if x.rank else t
+overload(*both("cumsum"))(_running("sum"))
+overload(*both("cumprod"))(_running("prod"))
 
 
 def _extreme(c: Call, x: Node, dim: int, kind: str) -> list[Node]:
@@ -84,11 +78,5 @@ def _extreme(c: Call, x: Node, dim: int, kind: str) -> list[Node]:
     return [c.b.reshape(n, c.shape) for n in made]
 
 
-@overload("max.dim")
-def max_along(c: Call, x: Node, dim: int, keepdim: bool = False) -> list[Node]:
-    return _extreme(c, x, dim, "max")
-
-
-@overload("min.dim")
-def min_along(c: Call, x: Node, dim: int, keepdim: bool = False) -> list[Node]:
-    return _extreme(c, x, dim, "min")
+for _kind in ("max", "min"):
+    overload(f"{_kind}.dim")(lambda c, x, dim, keepdim=False, kind=_kind: _extreme(c, x, dim, kind))

@@ -2,17 +2,14 @@
 
 Both look for the maxima in pictures with their channels last, so that in a program of forward and backward the places
 are found once. Where the gradient's `indices` are what the forward pass of the same program gave, it finds them in the
-input: where windows do not overlap it has no sum, and else one over the windows that saw an element (see
-`tensorflow.lowering.pooling`, whose gradient is built alike). Others, a user's or of another program, it compares with
-places.
+input. Others, a user's or of another program, it compares with places.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from habana_tf.formulas import spatial
+from habana_tf.formulas import max_pooling
 from habana_tf.formulas.spatial import WindowAxis
 from habana_tf.formulas.term import Term
 from habana_tf.ir.dtypes import DType
@@ -21,8 +18,6 @@ from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, overload
 
 _LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-_I8_PLACES = 128
-"""Elements of a window whose offsets an int8 can be."""
 
 Sides = Sequence[int] | int
 
@@ -49,27 +44,6 @@ def _axes(
     return found
 
 
-def _elements(c: Call, x: Node, axes: Sequence[WindowAxis]) -> Node:
-    """[N, height, width, C, elements of a window]"""
-    view = spatial.windows(c.b, c.b.permute(x, _LAST), axes, -math.inf)
-    return c.b.reshape(view, [*view.shape[:4], math.prod(a.kernel for a in axes)])
-
-
-def _places(c: Call, elements: Node, axes: Sequence[WindowAxis]) -> Node:
-    """int32 [N, height, width, C]: the offset in its window of each first maximum. Where all elements are -inf, padding
-    before them is no less: the first element of the picture comes later."""
-    b, kept = c.b, DType.I8 if math.prod(a.kernel for a in axes) <= _I8_PLACES else DType.I32
-    found = b.cast(b.reduce("argmax", elements, (4,), kept), DType.I32)
-    if all(a.low == 0 for a in axes):
-        return found
-    least = Term(b, b.const(0, DType.I32, found.shape))
-    for k, a in enumerate(axes):
-        begin = Term(b, b.iota(found.shape, k + 1, DType.I32)) * a.stride
-        missing = (-begin + c.number(a.low)).max(0)
-        least = least * a.kernel + (missing + (a.dilation - 1)) / a.dilation
-    return Term(b, found).max(least).node
-
-
 @overload("max_pool2d_with_indices", floats=True)
 def max_pool2d(
     c: Call, x: Node, kernel: Sequence[int], stride: Sequence[int] = (), padding: Sides = 0, dilation: Sides = 1,
@@ -77,8 +51,11 @@ def max_pool2d(
 ) -> list[Node]:  # fmt: skip
     """The maxima, and the place of each in its picture."""
     b, axes = c.b, _axes(c, x, c.shape, kernel, stride, padding, dilation)
-    elements = _elements(c, x, axes)
-    return [b.permute(b.reduce("max", elements, [4]), _FIRST), _indices(c, _places(c, elements, axes), axes)]
+    elements = max_pooling.elements(b, b.permute(x, _LAST), axes)
+    return [
+        b.permute(b.reduce("max", elements, [4]), _FIRST),
+        _indices(c, max_pooling.winners(b, elements, axes), axes),
+    ]
 
 
 def _indices(c: Call, places: Node, axes: Sequence[WindowAxis]) -> Node:
@@ -100,54 +77,24 @@ def max_pool2d_backward(
     ceil_mode: bool, indices: Node,
 ) -> Node:  # fmt: skip
     b, axes = c.b, _axes(c, x, dy.shape, kernel, stride, padding, dilation)
-    first, grad = _places(c, _elements(c, x, axes), axes), b.permute(dy, _LAST)
-    if indices is not _indices(c, first, axes):
-        return _where(c, dy, indices, axes)
-    if spatial.disjoint(axes):
-        shape = [x.shape[0], *(n for a in axes for n in (a.out, a.kernel)), x.shape[1]]
-        mine = b.map("eq", b.broadcast_in_dim(first, shape, (0, 1, 3, 5)), _offsets(c, axes, shape, (2, 4)))
-        taken = b.select(mine, b.broadcast_in_dim(grad, shape, (0, 1, 3, 5)), b.const(0, dy.dtype))
-        return b.permute(spatial.unfold(b, taken, axes), _FIRST)
-    winner = spatial.spread(b, first, axes, -1)
-    many = [axes[k] for k in spatial.kept(axes)]
-    turned = _offsets(c, many, winner.shape, range(4, winner.rank))
-    last = b.const(math.prod(a.kernel for a in axes) - 1, DType.I32, winner.shape)
-    mine = b.map("eq", winner, b.map("sub", last, turned))
-    taken = b.cast(b.select(mine, spatial.spread(b, grad, axes), b.const(0, dy.dtype)), dy.dtype.accumulator)
-    return b.permute(b.reduce("sum", taken, range(4, taken.rank)), _FIRST)
-
-
-def _where(c: Call, dy: Node, indices: Node, axes: Sequence[WindowAxis]) -> Node:
-    """The gradient of a picture from the places that its windows' maxima are said to have. One outside of its window
-    gets nothing, as from PyTorch's kernels for GPUs."""
-    b, (height, width), zero = c.b, axes, c.b.const(0, dy.dtype)
+    first = max_pooling.winners(b, max_pooling.elements(b, b.permute(x, _LAST), axes), axes)
+    grad = b.permute(dy, _LAST)
+    if indices is _indices(c, first, axes):
+        return b.permute(max_pooling.gradient_of_winners(b, grad, axes, first), _FIRST)
+    height, width = axes
     line = c.number(width.size)
     if c.number(height.size) * line > 1 << 31:
         raise c.refused("a picture of more than 2**31 places")
-    places, grad = b.permute(b.cast(indices, DType.I32), _LAST), b.permute(dy, _LAST)
 
-    def along(a: WindowAxis, shape: Sequence[Extent], axis: int) -> Term:
-        out, offset = (Term(b, b.iota(shape, k, DType.I32)) for k in (axis, axis + 1))
-        return out * a.stride - c.number(a.low) + offset * a.dilation
+    def own(shape: Sequence[Extent], by_window: bool) -> Node:
+        """The place in its picture. One that is said to be outside of its window gets nothing, as from PyTorch's
+        kernels for GPUs."""
 
-    if spatial.disjoint(axes):
-        shape = [dy.shape[0], *(n for a in axes for n in (a.out, a.kernel)), dy.shape[1]]
-        own = along(height, shape, 1) * line + along(width, shape, 3)
-        mine = b.map("eq", b.broadcast_in_dim(places, shape, (0, 1, 3, 5)), own.node)
-        taken = b.select(mine, b.broadcast_in_dim(grad, shape, (0, 1, 3, 5)), zero)
-        return b.permute(spatial.unfold(b, taken, axes), _FIRST)
-    said = spatial.spread(b, places, axes, -1)
-    sizes = said.shape
-    row, column = (Term(b, b.iota(sizes, k, DType.I32)) for k in (1, 2))
-    mine = b.map("eq", said, (row * line + column).node)
-    taken = b.cast(b.select(mine, spatial.spread(b, grad, axes), zero), dy.dtype.accumulator)
-    return b.permute(b.reduce("sum", taken, range(4, taken.rank)), _FIRST)
+        def along(a: WindowAxis, axis: int) -> Term:
+            out, offset = (Term(b, b.iota(shape, k, DType.I32)) for k in (axis, axis + 1))
+            return out * a.stride - c.number(a.low) + offset * a.dilation if by_window else out
 
+        return (along(height, 1) * line + along(width, 3 if by_window else 2)).node
 
-def _offsets(c: Call, axes: Sequence[WindowAxis], shape: Sequence[Extent], places: Sequence[int]) -> Node:
-    """int32 of `shape`: the row-major offset in the window, whose axes stand at `places`."""
-    sizes = list(shape)
-    total = Term(c.b, c.b.const(0, DType.I32, sizes))
-    for a, place in zip(axes, places, strict=True):
-        total = total * a.kernel + Term(c.b, c.b.iota(sizes, place, DType.I32))
-    return total.node
+    places = b.permute(b.cast(indices, DType.I32), _LAST)
+    return b.permute(max_pooling.gradient(b, grad, axes, places, own), _FIRST)

@@ -41,14 +41,7 @@ def _few(c: Call, dtype: DType, sizes: Sequence[Extent]) -> None:
         raise c.refused(f"a product of {dtype} with more than {_MOST_SUMMED} factors, or of booleans,")
 
 
-@overload("mm")
-def mm(c: Call, a: Node, b: Node) -> Node:
-    return _product(c, a, b)
-
-
-@overload("bmm")
-def bmm(c: Call, a: Node, b: Node) -> Node:
-    return _product(c, a, b)
+overload("mm", "bmm")(_product)
 
 
 def _is_0(n: float) -> bool:
@@ -81,9 +74,7 @@ def _by_vector(c: Call, a: Node, x: Node) -> Node:
     return c.b.contract(a, x, Contraction((0, 1), (1,), (0,), a.dtype.accumulator))
 
 
-@overload("mv")
-def mv(c: Call, a: Node, x: Node) -> Node:
-    return _by_vector(c, a, x)
+overload("mv")(_by_vector)
 
 
 @overload("dot", "vdot")

@@ -49,9 +49,7 @@ overload("amax", "max")(_extreme("max"))
 overload("amin", "min")(_extreme("min"))
 
 
-@overload("aminmax")
-def least_and_greatest(c: Call, x: Node, *, dim: int | None = None, keepdim: bool = False) -> list[Node]:
-    return [_extreme(kind)(c, x, dim) for kind in ("min", "max")]
+overload("aminmax")(lambda c, x, *, dim=None, keepdim=False: [_extreme(kind)(c, x, dim) for kind in ("min", "max")])
 
 
 def _place(kind: str) -> Lower:
