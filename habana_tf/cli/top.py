@@ -29,7 +29,7 @@ _RANKS = ("HABANA_SIM_RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
 
 
 @dataclass(frozen=True)
-class Row:
+class CardRow:
     """A card. *_per_second: of its process between two readings, None for a process that is new; recipes: that it
     compiled since it began, and new_recipes of them since `top` began; recompiled: of `recipes`, those for other sizes
     or values; cache_hits: recipes that the recipe cache had. memory in bytes, busy 0 to 1."""
@@ -124,7 +124,7 @@ def _live(first: list[Reading], interval: float) -> None:
             time.sleep(interval)
 
 
-def rows(first: Sequence[Reading], before: Sequence[Reading], now: Sequence[Reading], seconds: float) -> list[Row]:
+def rows(first: Sequence[Reading], before: Sequence[Reading], now: Sequence[Reading], seconds: float) -> list[CardRow]:
     """One for each card. seconds: between `before` and `now`; first: when counting began."""
     from habana_tf.hardware.telemetry import NOTHING
 
@@ -137,7 +137,7 @@ def rows(first: Sequence[Reading], before: Sequence[Reading], now: Sequence[Read
         key = reading.card.module_id, pid
         known = earlier.get(key) if told is not NOTHING and seconds > 0 else None
         found.append(
-            Row(
+            CardRow(
                 reading.card.module_id, reading.chip.name, _rank(pid), pid, told.command,
                 told.launches, None if known is None else (told.launches - known.launches) / seconds,
                 told.steps, None if known is None else (told.steps - known.steps) / seconds,
@@ -176,7 +176,7 @@ _LEFT_OUT = ("at most", "launches/s", "rank", "again")
 """Columns that go where a terminal has no room for all, in this order; the others fit into 80 columns."""
 
 
-def lines(rows: Sequence[Row], columns: int, encoding: str | None = None) -> list[str]:
+def lines(rows: Sequence[CardRow], columns: int, encoding: str | None = None) -> list[str]:
     """The cards that are held, and how many are free, in so many columns."""
     for count in range(len(_LEFT_OUT) + 1):
         out = table(rows, _LEFT_OUT[:count]).lines(columns, encoding)
@@ -185,7 +185,7 @@ def lines(rows: Sequence[Row], columns: int, encoding: str | None = None) -> lis
     return out
 
 
-def table(rows: Sequence[Row], left_out: Sequence[str] = ()) -> Table:
+def table(rows: Sequence[CardRow], left_out: Sequence[str] = ()) -> Table:
     """The cards that are held, a row each, without the columns `left_out`."""
     held = [row for row in rows if row.pid is not None]
     cells = [

@@ -10,7 +10,7 @@ from habana_tf.ir.primitives import Custom, Node
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """A call of a generated function.
 
     buffers: per entry of its buffer list a node in memory, or ("temp", i) for temporary i of the kernel. grid: number
@@ -30,7 +30,7 @@ class Call:
 
 
 class WorkShare(NamedTuple):
-    """A function's grid, grain and temporaries; see `Call` and `Code`."""
+    """A function's grid, grain and temporaries; see `FunctionCall` and `Code`."""
 
     grid: Extent
     grain: int
@@ -41,6 +41,6 @@ class WorkShare(NamedTuple):
 class Code:
     """A kernel's calls in order, the declarations their functions need, and the sizes of its temporaries in bytes."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[FunctionCall, ...]
     declarations: frozenset[str]
     temps: tuple[Extent, ...] = ()

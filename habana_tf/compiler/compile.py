@@ -8,7 +8,7 @@ from typing import Any
 
 from habana_tf.compiler import in_place
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.code import Code, FunctionCall
 from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.codegen.objects import Objects
 from habana_tf.compiler.costs import MODULE_IR_BYTES, WORKER_PRODUCTS, bf16_rounding
@@ -141,7 +141,7 @@ class _CallList:
         self.customs.append(CustomCall(spec, inputs))
         return self.layout.custom(len(self.customs) - 1)
 
-    def _numbers(self, call: Call, temps: Sequence[int] | Mapping[int, int]) -> tuple[int, ...]:
+    def _numbers(self, call: FunctionCall, temps: Sequence[int] | Mapping[int, int]) -> tuple[int, ...]:
         """The buffers of the next call."""
         numbers = tuple(temps[b[1]] if isinstance(b, tuple) else self.layout.number(b) for b in call.buffers)
         self.layout.used(numbers, len(self.calls))

@@ -18,7 +18,7 @@ from habana_tf.card.model.step_time import StepTime, step_time
 from habana_tf.card.prediction.foreseen import Foreseen
 from habana_tf.card.prediction.limits import limits, pipelines
 from habana_tf.card.prediction.plan import WATTS, Plan, PlanRow
-from habana_tf.card.prediction.target import Target
+from habana_tf.card.prediction.target import TrainingTarget
 from habana_tf.card.prediction.target import target as parsed
 from habana_tf.dry_run.predict import foreseen, moved
 from habana_tf.hardware.boxes import box as box_named
@@ -126,7 +126,7 @@ class _Job:
     batch: int
     precision: str
     host: Host
-    target: Target
+    target: TrainingTarget
     host_watts: float
     parameters: Parameters
     resident: Any

@@ -30,7 +30,7 @@ class ChangeError(LoadError):
 
 
 @dataclass(frozen=True)
-class Host:
+class Framework:
     """A framework. package: what it is imported by. prefix: of the names of its changes in HABANA_SIM_CHANGES.
     listing: the command that prints them. remedy: what to install where an attribute is missing."""
 
@@ -41,11 +41,11 @@ class Host:
     remedy: str
 
 
-TENSORFLOW = Host(
+TENSORFLOW = Framework(
     "TensorFlow", "tensorflow", "", "habana-tf info --changes",
     "a release from 2.15 to 2.21 (pip install 'tensorflow>=2.15,<2.22')",
 )  # fmt: skip
-PYTORCH = Host(
+PYTORCH = Framework(
     "PyTorch", "torch", "torch.", "habana-tf info --changes --framework torch",
     "a release from 2.10 to 2.14 (pip install 'torch>=2.10,<2.15')",
 )  # fmt: skip
@@ -91,12 +91,12 @@ class Group:
     only: str = ""
     begin: Callable[[bool], None] = _nothing
     end: Callable[[], None] = lambda: None
-    host: Host = TENSORFLOW
+    framework: Framework = TENSORFLOW
 
     @property
     def title(self) -> str:
         """Its name for users, as HABANA_SIM_CHANGES takes it."""
-        return self.host.prefix + self.name
+        return self.framework.prefix + self.name
 
     @property
     def kind(self) -> str:
@@ -115,19 +115,19 @@ class _Made:
 _made: dict[str, _Made] = {}
 
 
-def wanted(groups: Sequence[Group], host: Host) -> list[Group]:
+def wanted(groups: Sequence[Group], framework: Framework) -> list[Group]:
     """Those that HABANA_SIM_CHANGES leaves. Raises SettingError for a name that is none of theirs."""
     said = settings.HABANA_SIM_CHANGES.get()
     if said == ("off",):
         return []
-    names = [name for name in said if ("." in name) == bool(host.prefix)]
+    names = [name for name in said if ("." in name) == bool(framework.prefix)]
     known = {group.title for group in groups}
     wrong = [name for name in names if name.removeprefix("-") not in known]
     without = {name[1:] for name in names if name[0] == "-"}
     if wrong or 0 < len(without) < len(names):
         raise settings.SettingError(
             f"HABANA_SIM_CHANGES={','.join(said)}: names of the changes to make, or each with a minus to leave them "
-            f"out (`{host.listing}` lists them); {wrong[0] if wrong else 'both kinds'} will not do"
+            f"out (`{framework.listing}` lists them); {wrong[0] if wrong else 'both kinds'} will not do"
         )
     return [group for group in groups if not names or (group.title not in without if without else group.title in names)]
 
@@ -190,11 +190,11 @@ def _import(group: Group, change: Change) -> None:
 
 
 def _error(group: Group, change: Change) -> ChangeError:
-    host = group.host
-    version = getattr(importlib.import_module(host.package), "__version__", "")
+    framework = group.framework
+    version = getattr(importlib.import_module(framework.package), "__version__", "")
     return ChangeError(
-        f"{host.name} {version} has no {change.target}, on which right numbers depend (without, {group.why}): "
-        f"install {host.remedy}, or leave it out (HABANA_SIM_CHANGES=-{group.title})"
+        f"{framework.name} {version} has no {change.target}, on which right numbers depend (without, {group.why}): "
+        f"install {framework.remedy}, or leave it out (HABANA_SIM_CHANGES=-{group.title})"
     )
 
 

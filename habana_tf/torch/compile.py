@@ -28,7 +28,7 @@ from habana_tf.torch.changes.compiling import whole_upsampling
 from habana_tf.torch.loader import load
 from habana_tf.torch.memory.strides import hints, order_of_strides, ordered
 from habana_tf.torch.record import current, scopes
-from habana_tf.torch.record.compiled_steps import Kind
+from habana_tf.torch.record.compiled_steps import GraphKind
 from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.stretches import BoundStretch
 from habana_tf.torch.record.tree import TreeNode
@@ -60,7 +60,7 @@ def hpu_backend(
     if unknown := sorted(set(chosen) - set(_OPTIONS)):
         log.warning("hpu_backend: the options %s change nothing here; it has %s", unknown, sorted(_OPTIONS))
 
-    def compiler(kind: Kind) -> Callable[..., Any]:
+    def compiler(kind: GraphKind) -> Callable[..., Any]:
         def compiled(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             load()
             return _boxed(Graph(part, chosen["use_eager_fallback"], kind))
@@ -68,8 +68,8 @@ def hpu_backend(
         return compiled
 
     made = aot_autograd(
-        fw_compiler=compiler(Kind.FORWARD), bw_compiler=compiler(Kind.BACKWARD),
-        inference_compiler=compiler(Kind.ALONE), keep_inference_input_mutations=chosen["keep_input_mutations"],
+        fw_compiler=compiler(GraphKind.FORWARD), bw_compiler=compiler(GraphKind.BACKWARD),
+        inference_compiler=compiler(GraphKind.ALONE), keep_inference_input_mutations=chosen["keep_input_mutations"],
     )  # fmt: skip
     with whole_upsampling():
         called: Callable[..., Any] = made(graph, examples)
@@ -97,7 +97,7 @@ class Graph:
     """A graph of AOTAutograd. The first call runs it node by node and finds the nodes that are no part of a program;
     these divide it into regions."""
 
-    def __init__(self, graph: torch.fx.GraphModule, may_fall_back: bool, kind: Kind) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, may_fall_back: bool, kind: GraphKind) -> None:
         self.graph, self.may_fall_back, self.kind = graph, may_fall_back, kind
         self.run: Callable[..., Any] | None = None
         for node in graph.graph.nodes:
@@ -195,7 +195,7 @@ class Region(torch.nn.Module):
     be bound.
     """
 
-    def __init__(self, graph: torch.fx.GraphModule, kind: Kind) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, kind: GraphKind) -> None:
         super().__init__()
         self.graph, self.kind = graph, kind
         self.known: dict[tuple[TreeNode, tuple[Any, ...]], list[BoundStretch]] = {}
@@ -233,7 +233,7 @@ class Region(torch.nn.Module):
             for bound in self.known.get((recorder.node, key), ()):
                 blocks = bound.blocks(given, recorder.inputs)
                 if blocks is not None:
-                    if self.kind is Kind.ALONE and not recorder.lazy and not recorder.waiting:
+                    if self.kind is GraphKind.ALONE and not recorder.lazy and not recorder.waiting:
                         return self._given(recorder.run_alone(bound, given, blocks))
                     results: Sequence[Any] = recorder.repeat(bound, given, blocks)
                     break

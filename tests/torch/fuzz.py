@@ -22,7 +22,7 @@ import torch
 from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.record.nested import tensors
-from habana_tf.torch.record.overload import OverloadRow
+from habana_tf.torch.record.overload import Overload
 from tests.torch.error_inputs import moved, raised
 
 CALLS = 24
@@ -57,7 +57,7 @@ class Calls:
     """Makes the calls of an overload, always the same."""
 
     def __init__(self, name: str) -> None:
-        self.kernel = OverloadRow.of(rows()[name])
+        self.kernel = Overload.of(rows()[name])
         self.overload = self.kernel.stock
         self.random = random.Random(name)
         self.values = torch.Generator()

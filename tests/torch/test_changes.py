@@ -104,7 +104,7 @@ def test_an_assignment_is_seen(line: str) -> None:
 def test_names_are_different_and_each_has_a_reason() -> None:
     names = {group.name for group in changes.ALL}
     assert len(names) == len(changes.ALL) and all(group.why for group in changes.ALL)
-    assert {group.host for group in changes.ALL} == {change.PYTORCH}
+    assert {group.framework for group in changes.ALL} == {change.PYTORCH}
 
 
 @needs_torch

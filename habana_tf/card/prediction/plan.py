@@ -8,7 +8,7 @@ from typing import Any
 
 from habana_tf.card.model.step_time import StepTime
 from habana_tf.card.prediction.limits import Limits
-from habana_tf.card.prediction.target import SECONDS_PER_HOUR, Target
+from habana_tf.card.prediction.target import SECONDS_PER_HOUR, TrainingTarget
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
 from habana_tf.reports.units import duration, size
@@ -31,7 +31,7 @@ class PlanRow:
     precision: str
     step: StepTime = field(repr=False)
     limits: Limits
-    target: Target
+    target: TrainingTarget
     watts: float
 
     @property
@@ -101,7 +101,7 @@ class Plan(Report):
     left_out: why the others are not among them, a sentence each. scaling: the first row on other numbers of cards.
     """
 
-    target: Target
+    target: TrainingTarget
     rows: tuple[PlanRow, ...]
     left_out: tuple[str, ...] = ()
     scaling: tuple[PlanRow, ...] = ()

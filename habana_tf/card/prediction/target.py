@@ -17,7 +17,7 @@ _TARGET = re.compile(
 
 
 @dataclass(frozen=True)
-class Target:
+class TrainingTarget:
     """rate: examples per second that reach it. examples: of the whole job, where that is known."""
 
     text: str
@@ -29,7 +29,7 @@ class Target:
         return self.examples / rate / SECONDS_PER_HOUR if self.examples is not None and rate else None
 
 
-def target(text: str, dataset_size: int | None, epochs: float) -> Target:
+def target(text: str, dataset_size: int | None, epochs: float) -> TrainingTarget:
     """A target as people write it: "10,000 examples/s" (or images/s, sequences/s, ...), "8 hours", "90 min", "2 days".
 
     dataset_size: examples of one epoch; a time needs it. Raises ValueError for another text and for numbers that
@@ -46,7 +46,7 @@ def target(text: str, dataset_size: int | None, epochs: float) -> Target:
         raise ValueError(f"dataset_size={dataset_size}, epochs={epochs}: give how many examples are trained on")
     examples = None if dataset_size is None else dataset_size * float(epochs)
     if not found[2]:
-        return Target(text.strip(), number, examples)
+        return TrainingTarget(text.strip(), number, examples)
     if examples is None:
         raise ValueError(f"target={text!r} needs dataset_size=, the examples of one epoch (and epochs=, if not 1)")
-    return Target(text.strip(), examples / (number * HOURS[found[2]] * SECONDS_PER_HOUR), examples)
+    return TrainingTarget(text.strip(), examples / (number * HOURS[found[2]] * SECONDS_PER_HOUR), examples)

@@ -49,7 +49,7 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class TimedTransfer:
     """A copy, or a sum of some tensors. row: of `ROWS`. nbytes: of this card."""
 
     row: str
@@ -66,7 +66,7 @@ class _Meeting:
     ready: float
 
 
-_Steps = Generator[Launched | Transfer | _Meeting, float, None]
+_Steps = Generator[Launched | TimedTransfer | _Meeting, float, None]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class _CardClock:
         self.results = [(each["nbytes"], made.at + each["at"]) for each in found]
         return made
 
-    def copy(self, kind: EventKind, nbytes: int) -> Transfer:
+    def copy(self, kind: EventKind, nbytes: int) -> TimedTransfer:
         row, earliest, name, seconds = {
             EventKind.TO_CARD: (IN, self.began, "copy to the card", nbytes / self.on.pcie_bandwidth),
             EventKind.FROM_CARD: (OUT, self.done, "copy from the card", nbytes / self.on.pcie_bandwidth),
@@ -124,16 +124,16 @@ class _CardClock:
                 waiting, count = 0, 0
                 yield made
 
-    def _transfer(self, row: str, earliest: float, seconds: float, name: str, nbytes: int) -> Transfer:
-        made = Transfer(row, max(self.free.get(row, 0.0), earliest), seconds, name, nbytes)
+    def _transfer(self, row: str, earliest: float, seconds: float, name: str, nbytes: int) -> TimedTransfer:
+        made = TimedTransfer(row, max(self.free.get(row, 0.0), earliest), seconds, name, nbytes)
         self.free[row] = made.at + seconds
         return made
 
 
-def clocks(parts: Sequence[dict[str, Any]]) -> list[list[Launched | Transfer]]:
+def clocks(parts: Sequence[dict[str, Any]]) -> list[list[Launched | TimedTransfer]]:
     """For each rank what its card does, in the order in which the host began it; sums come before the launch that
     follows them."""
-    out: list[list[Launched | Transfer]] = [[] for _ in parts]
+    out: list[list[Launched | TimedTransfer]] = [[] for _ in parts]
     running = {k: _rank(part) for k, part in enumerate(parts)}
     told: dict[int, float | None] = dict.fromkeys(running)
     while running:

@@ -129,7 +129,7 @@ def _work(row: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _card(
-    part: dict[str, Any], does: Sequence[card_clock.Launched | card_clock.Transfer], pid: int
+    part: dict[str, Any], does: Sequence[card_clock.Launched | card_clock.TimedTransfer], pid: int
 ) -> Iterator[dict[str, Any]]:
     used: set[str] = set()
 
@@ -143,7 +143,7 @@ def _card(
     drawn = 0
     for each in does:
         at = each.at * 1e9
-        if isinstance(each, card_clock.Transfer):
+        if isinstance(each, card_clock.TimedTransfer):
             yield from row(each.row)
             kind = "NIC" if each.row == card_clock.WIRE else "DMA"
             yield _span(pid, _tid(each.row), each.name, kind, at, each.seconds * 1e9, bytes=each.nbytes)

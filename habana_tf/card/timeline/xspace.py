@@ -169,7 +169,7 @@ def _card(part: dict[str, Any], began: int) -> _Plane:
         lines.setdefault(known, []).append(plane.event(number, round(at * 1e12), round(seconds * 1e12), **stats))
 
     for each in card_clock.clocks([part])[0]:
-        if isinstance(each, card_clock.Transfer):
+        if isinstance(each, card_clock.TimedTransfer):
             number = plane.kind(("transfer", each.name), each.name)
             add(each.row, number, each.at, each.seconds, bytes=each.nbytes)
             continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.code import Code, FunctionCall
 from habana_tf.compiler.codegen.emit import module
 from habana_tf.compiler.codegen.equal_bodies import form, with_tensors
 from habana_tf.compiler.codegen.loops import emit_loop
@@ -74,7 +74,7 @@ def _foreign(kernel: Foreign) -> Code:
             temps.append(math.prod(sizes) * dtype.bytes)
     buffers.append(("temp", len(temps)))
     temps.append(spec.workspace)
-    return Code((Call("", "", tuple(buffers), spec.items, 1, custom=spec),), frozenset(), tuple(temps))
+    return Code((FunctionCall("", "", tuple(buffers), spec.items, 1, custom=spec),), frozenset(), tuple(temps))
 
 
 class _Functions:
@@ -82,9 +82,9 @@ class _Functions:
 
     def __init__(self, module: Callable[[str], None], attributes: str, module_bytes: int) -> None:
         self.names: dict[str, str] = {}
-        self.calls: list[Call] = []
+        self.calls: list[FunctionCall] = []
         self._module, self._attributes, self._most = module, attributes, module_bytes
-        self._alike: list[tuple[Call, str, frozenset[str]]] = []
+        self._alike: list[tuple[FunctionCall, str, frozenset[str]]] = []
         self._shape = ""
         self.small = True
         """Whether the next module is small."""
@@ -92,7 +92,7 @@ class _Functions:
         self._declarations: set[str] = set()
         self._size = 0
 
-    def add(self, call: Call, declarations: frozenset[str]) -> None:
+    def add(self, call: FunctionCall, declarations: frozenset[str]) -> None:
         """Adds the next call; its function is emitted once a function of another shape follows."""
         body = call.ir[call.ir.index("(") :]
         form = shape(body).text

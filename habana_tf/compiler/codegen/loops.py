@@ -13,7 +13,7 @@ The order of every sum depends on shapes only, never on the number of threads.
 from __future__ import annotations
 
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.code import Code, FunctionCall
 from habana_tf.compiler.codegen.column_sums import ColumnSums
 from habana_tf.compiler.codegen.crossed_maps import CrossedMap
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
@@ -43,4 +43,4 @@ def emit_loop(
         grid, grain = ColumnSums(walk).emit(outer, inner)
     else:
         grid, grain = (CrossedMap.of(walk, outer) or MapLoop(walk)).emit(outer)
-    return Code((Call(name, fn.text(), tuple(nodes), grid, grain),), frozenset(fn.declarations))
+    return Code((FunctionCall(name, fn.text(), tuple(nodes), grid, grain),), frozenset(fn.declarations))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Call, Code, WorkShare
+from habana_tf.compiler.code import Code, FunctionCall, WorkShare
 from habana_tf.compiler.codegen.blocked_sums import block_end, cut, few
 from habana_tf.compiler.codegen.emit import Function, Value, lane_numbers
 from habana_tf.compiler.codegen.evaluator import Evaluator
@@ -33,7 +33,7 @@ def emit_single(body: Body, name: str, memory: BufferNumbers, nodes: list[Node],
     fn = Function(name, target.rounds_to_bf16, target.masks_halves)
     work = EMITTERS[body.core.op](fn, body, body.core, memory, target.lanes)
     temps = [("temp", k) for k in range(len(work.temps))]
-    call = Call(name, fn.text(), (*nodes, *temps), work.grid, work.grain)
+    call = FunctionCall(name, fn.text(), (*nodes, *temps), work.grid, work.grain)
     return Code((call,), frozenset(fn.declarations), work.temps)
 
 

@@ -20,6 +20,9 @@ from habana_tf.tensorflow.graph.view import Node, Ref
 
 LARGEST = 4096
 """Elements of a value that is worth computing before the run."""
+_ASK_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice"})
+"""Ops whose value may follow from the shape of a tensor without a value: a StridedSlice of a Shape from some extents,
+where others are unknown."""
 
 
 class Scratch:
@@ -31,8 +34,6 @@ class Scratch:
         self._graph = ops.Graph()
         self._tensors: dict[Ref, Any] = {}
         self._values: dict[Ref, Any] = {}
-        self._sizes: dict[Ref, list[int | None]] = {}
-        """Of vectors of extents: those that are known."""
 
     def has(self, ref: Ref) -> bool:
         return ref in self._tensors
@@ -53,12 +54,10 @@ class Scratch:
         with self._graph.as_default():
             self._tensors[ref] = constant_op.constant(value)
         self._values[ref] = value
-        if value.ndim == 1 and value.dtype.kind == "i":
-            self._sizes[ref] = value.tolist()
 
     def alias(self, ref: Ref, source: Ref) -> None:
         """Says that a tensor is another one."""
-        for table in (self._tensors, self._values, self._sizes):
+        for table in (self._tensors, self._values):
             if source in table:
                 table[ref] = table[source]
 
@@ -76,18 +75,14 @@ class Scratch:
         if node.op == "Const":
             self._constant((node, 0), attr(node, "value").tensor, types[0])
             return
-        if node.op in ("Shape", "ShapeN", "Size", "Rank"):
-            self._ask_shape(node, types)
-            return
-        if self._take(node):
-            return
         made = self._make(node, types)
         for k, tf_type in enumerate(types):
             if made is None:
                 self.placeholder((node, k), tf_type, shapes[k])
             else:
                 self._tensors[node, k] = made[k]
-        if made is not None and all(ref in self._values for ref in node.inputs):
+        known = node.op in _ASK_SHAPES or all(ref in self._values for ref in node.inputs)
+        if made is not None and known:
             for k in range(len(types)):
                 self._evaluate((node, k))
 
@@ -104,58 +99,10 @@ class Scratch:
         else:
             self.know(ref, value)
 
-    def _ask_shape(self, node: Node, types: list[int]) -> None:
-        import numpy as np
-
-        for k, tf_type in enumerate(types):
-            dtype = np.int64 if tf_type == 9 else np.int32
-            shape = self._tensors[node.inputs[k]].shape
-            rank = shape.rank
-            if node.op == "Rank" and rank is not None:
-                self.know((node, k), np.array(rank, dtype))
-            elif rank is not None and shape.is_fully_defined():
-                extents = np.array(shape.as_list(), dtype)
-                self.know((node, k), np.array(extents.prod(), dtype) if node.op == "Size" else extents)
-            else:
-                scalar = node.op in ("Size", "Rank")
-                self.placeholder((node, k), tf_type, () if scalar else (-1 if rank is None else rank,))
-                if rank is not None and not scalar:
-                    self._sizes[node, k] = shape.as_list()
-
-    def _take(self, node: Node) -> bool:
-        """Whether a node takes known extents out of a vector in which others are unknown; then they are known."""
-        import numpy as np
-
-        sizes = self._sizes.get(node.inputs[0]) if node.inputs else None
-        if sizes is None or None not in sizes:
-            return False
-        rest = [self._values.get(ref) for ref in node.inputs[1:]]
-        if any(v is None or v.size != 1 for v in rest):
-            return False
-        numbers = [int(v.reshape(-1)[0]) for v in rest if v is not None]
-        whole = np.array(sizes, object)
-        if node.op == "StridedSlice":
-            masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
-            from_start, to_end, one, *others = (attr(node, m).i for m in masks)
-            if any(others):
-                return False
-            begin, end, step = numbers
-            index: Any = begin if one else slice(None if from_start else begin, None if to_end else end, step)
-        elif node.op == "GatherV2" and rest[0] is not None and numbers[1] == 0:
-            index = int(numbers[0]) if rest[0].ndim == 0 else [int(numbers[0])]
-        else:
-            return False
-        try:
-            taken = np.array(whole[index], object)
-        except IndexError:
-            return False
-        if any(n is None for n in taken.reshape(-1)):
-            return False
-        self.know((node, 0), taken.astype(np.int64 if output_types(node)[0] == 9 else np.int32))
-        return True
-
     def _make(self, node: Node, types: list[int]) -> list[Any] | None:
         """The outputs of an op in the scratch graph; None where TensorFlow does not take it there."""
+        from tensorflow.python.ops import array_ops
+
         known = facts(node.op)
         if known is None or known.stateful or any(ref not in self._tensors for ref in node.inputs):
             return None
@@ -163,16 +110,22 @@ class Scratch:
         inputs = [self._tensors[ref] for ref in node.inputs]
         try:
             with self._graph.as_default():
+                if node.op == "ShapeN":  # of which TensorFlow computes no value
+                    return [array_ops.shape(x, out_type=tf_type) for x, tf_type in zip(inputs, types, strict=True)]
                 return list(self._graph.create_op(node.op, inputs, types, attrs=attrs).outputs)
         except Exception:  # shapes that do not fit, functions that are not here: whatever it is, it is not known
             return None
 
     def _evaluate(self, ref: Ref) -> None:
+        import numpy as np
         from tensorflow.python.framework import tensor_util
 
         tensor = self._tensors[ref]
         size = tensor.shape.num_elements() if tensor.dtype.is_numpy_compatible else None
         if size is not None and size <= LARGEST:
             value = tensor_util.try_evaluate_constant(tensor)
+            if value is None and ref[0].op == "StridedSlice" and tensor.shape.rank == 1 and tensor.dtype.is_integer:
+                extents = tensor_util.constant_value_as_shape(tensor)  # of a Shape that is known in part
+                value = np.array(extents, tensor.dtype.as_numpy_dtype) if extents.is_fully_defined() else None
             if value is not None:
                 self.know(ref, value)

@@ -26,7 +26,6 @@ from habana_tf.tensorflow.graph import (
     dump,
     foreseen_work,
     frames,
-    handle_copies,
     inline_xla,
     launch_nodes,
     loops,
@@ -35,7 +34,6 @@ from habana_tf.tensorflow.graph import (
     placement,
     report,
     tensor_lists,
-    triangles,
     updates_in_place,
     variables,
 )
@@ -68,14 +66,12 @@ class Work:
 
 
 def _conds(work: Work) -> None:
-    handle_copies.bypass(work.view)
     work.folded = conds_by_shape.fold(work.view, work.shapes)
     work.before = Census.of(work.view)
 
 
 def _place(work: Work) -> None:
     work.opened = inline_xla.marked(work.view)
-    triangles.compute(work.view)
     work.placement = placement.place(work.view, settings.TF_PLACE_ON_CPU.get(), work.excluded)
     placement.keep_names(work.view, work.placement)
     cpu_round_trips.bypass(work.view, work.placement)

@@ -42,5 +42,5 @@ ACCELERATOR = Group(
             for module in ("torch.accelerator.memory", "torch.accelerator")
             for name, own in _NAMES.items()
         ),
-    ), only="newer releases", host=PYTORCH,
+    ), only="newer releases", framework=PYTORCH,
 )  # fmt: skip

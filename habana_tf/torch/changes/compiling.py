@@ -142,7 +142,7 @@ def _forget_pictures() -> None:
 RECURRENT = Group(
     "traced_recurrent_layers", "torch.compile runs functions with LSTM or GRU op by op, and fullgraph=True raises",
     (Change("torch._dynamo.config", "allow_rnn", _traced),),
-    worth="12 ms in the place of 18 for a step of two layers of LSTM, 8 x 32 x 256, on two cores", host=PYTORCH,
+    worth="12 ms in the place of 18 for a step of two layers of LSTM, 8 x 32 x 256, on two cores", framework=PYTORCH,
 )  # fmt: skip
 STRIDES = Group(
     "traced_strides", "what a compiled graph gives lies row by row in memory, whatever its arguments do",
@@ -150,5 +150,5 @@ STRIDES = Group(
         Change("torch._refs", "is_noncontiguous_supported", _any_strides),
         Change("torch._subclasses.fake_impls", "is_noncontiguous_supported", _any_strides),
         Change("torch._C", "_conv_determine_backend_memory_format", _convolutions),
-    ), numbers=True, begin=_trace_pictures, end=_forget_pictures, host=PYTORCH,
+    ), numbers=True, begin=_trace_pictures, end=_forget_pictures, framework=PYTORCH,
 )  # fmt: skip

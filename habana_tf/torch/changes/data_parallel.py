@@ -58,6 +58,6 @@ GROUPS = (
     Group(
         "unused_parameters", "DistributedDataParallel raises with find_unused_parameters or static_graph",
         (Change("torch.nn.parallel.distributed", "DistributedDataParallel.__init__", _pinning_nothing),),
-        end=_LIBRARY.clear, host=PYTORCH,
+        end=_LIBRARY.clear, framework=PYTORCH,
     ),
 )  # fmt: skip

@@ -79,6 +79,6 @@ GROUPS = (
         "lightning_choices",
         'Trainer and Fabric(accelerator="hpu") take the strategy and mixed precision of another device',
         tuple(change for package in (*PACKAGES, *FABRICS) for change in _changes(package)),
-        only="Lightning", host=PYTORCH,
+        only="Lightning", framework=PYTORCH,
     ),
 )  # fmt: skip

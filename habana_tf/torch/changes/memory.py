@@ -31,13 +31,13 @@ def _storages(original: Any) -> Any:
 
 GENERATOR = Group(
     "generator", 'torch.Generator("hpu") raises NotImplementedError', (Change("torch", "Generator", _generator),),
-    host=PYTORCH,
+    framework=PYTORCH,
 )  # fmt: skip
 PINNED = Group(
     "pinned_memory", "`pin_memory()` and `DataLoader(pin_memory=True)` raise", (),
-    begin=lambda started: pinned.default.on_cpu(), end=pinned.default.off_cpu, host=PYTORCH,
+    begin=lambda started: pinned.default.on_cpu(), end=pinned.default.off_cpu, framework=PYTORCH,
 )  # fmt: skip
 COPIES = Group(
     "storage_copies", "deepcopy of a tensor ends the process", (Change("torch", "UntypedStorage.__new__", _storages),),
-    host=PYTORCH,
+    framework=PYTORCH,
 )  # fmt: skip

@@ -30,14 +30,14 @@ def _forgetting(original: Any) -> Any:
 
 AUTOCAST = Group(
     "autocast_weights", "cast weights outlive the autocast that cast them",
-    (Change("torch", "clear_autocast_cache", _forgetting),), numbers=True, host=PYTORCH,
+    (Change("torch", "clear_autocast_cache", _forgetting),), numbers=True, framework=PYTORCH,
 )  # fmt: skip
 TRANSFORMERS = Group(
     "transformer_parts", "nn.TransformerEncoder in eval mode fails with a padding mask, or runs on the CPU",
     (), begin=lambda started: torch.backends.mha.set_fastpath_enabled(False),
-    end=lambda: torch.backends.mha.set_fastpath_enabled(True), host=PYTORCH,
+    end=lambda: torch.backends.mha.set_fastpath_enabled(True), framework=PYTORCH,
 )  # fmt: skip
 PRINTING = Group(
     "tensor_printing", "to print a tensor runs a dozen ops of the device",
-    (Change("torch._tensor_str", "_tensor_str", _shown_from_cpu),), host=PYTORCH,
+    (Change("torch._tensor_str", "_tensor_str", _shown_from_cpu),), framework=PYTORCH,
 )  # fmt: skip

@@ -16,5 +16,5 @@ PROFILER = Group(
             ("profile._ensure_function_events", profiler.parsing),
             ("profile.export_chrome_trace", profiler.exporting),
         )
-    ), host=PYTORCH,
+    ), framework=PYTORCH,
 )  # fmt: skip

@@ -72,9 +72,9 @@ SIZES = Group(
         Change("torch", "UntypedStorage.nbytes", _noted),
         Change("torch", "UntypedStorage.size", _noted),
         Change("torch", "UntypedStorage.__len__", _noted),
-    ), host=PYTORCH,
+    ), framework=PYTORCH,
 )  # fmt: skip
 SHARDED = Group(
     "sharded_storages", "PyTorch's older FullyShardedDataParallel ends the process",
-    (Change("torch", "TypedStorage._resize_", _refused),), host=PYTORCH,
+    (Change("torch", "TypedStorage._resize_", _refused),), framework=PYTORCH,
 )  # fmt: skip

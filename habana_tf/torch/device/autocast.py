@@ -24,7 +24,7 @@ log = logging.getLogger("habana_tf")
 _KEY = "AutocastPrivateUse1"
 
 
-class Policy(Enum):
+class CastPolicy(Enum):
     """What is done with the floating-point tensors of an op, but those of fp64.
 
     LOWER: cast to autocast's type. FIRST: only the first one is. FP32: cast to fp32. WIDEST: cast to the widest type
@@ -67,12 +67,14 @@ _ALIASES = {"cross_entropy": "cross_entropy_loss", "truediv": "true_divide", "co
 """By a name that lists use, that of ATen."""
 
 
-def policies(lower: Iterable[str], fp32: Iterable[str], of_lower: Policy = Policy.LOWER) -> dict[str, Policy]:
+def policies(
+    lower: Iterable[str], fp32: Iterable[str], of_lower: CastPolicy = CastPolicy.LOWER
+) -> dict[str, CastPolicy]:
     """The policy of each op by name. A name on both lists runs in lower precision, as at Habana."""
-    found = dict.fromkeys((*WIDEST, *ONE_TYPE), Policy.WIDEST)
-    found.update(dict.fromkeys(map(_aten, fp32), Policy.FP32))
+    found = dict.fromkeys((*WIDEST, *ONE_TYPE), CastPolicy.WIDEST)
+    found.update(dict.fromkeys(map(_aten, fp32), CastPolicy.FP32))
     for name in map(_aten, lower):
-        found[name] = Policy.FIRST if name in _FIRST and of_lower is Policy.LOWER else of_lower
+        found[name] = CastPolicy.FIRST if name in _FIRST and of_lower is CastPolicy.LOWER else of_lower
     return found
 
 
@@ -105,7 +107,7 @@ class Casts:
             _configured(PT_HPU_AUTOCAST_FP32_OPS_LIST, FP32),
         ))  # fmt: skip
 
-    def replace(self, chosen: dict[str, Policy], verbose: bool = False) -> None:
+    def replace(self, chosen: dict[str, CastPolicy], verbose: bool = False) -> None:
         """Has autocast use these policies. verbose: each op is told of when it is first cast."""
         if self._aten is not None:
             self._aten._destroy()
@@ -117,7 +119,7 @@ class Casts:
             for overload in found:
                 self._aten.impl(overload._name.split("::")[1], self._kernel(overload, policy, verbose), _KEY)
 
-    def _kernel(self, overload: Any, policy: Policy, verbose: bool) -> Callable[..., Any]:
+    def _kernel(self, overload: Any, policy: CastPolicy, verbose: bool) -> Callable[..., Any]:
         """The kernel of an overload under autocast."""
         without_key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
         told = not verbose
@@ -128,22 +130,22 @@ class Casts:
                 told = True
                 log.warning("%s runs in %s", overload, policy.value)
             with torch._C._ExcludeDispatchKeyGuard(without_key):
-                if policy is Policy.FIRST:
+                if policy is CastPolicy.FIRST:
                     return overload(self._cast(args[0], torch.get_autocast_dtype("hpu")), *args[1:], **kwargs)
                 dtype = self._type(policy, args, kwargs)
                 if dtype is None:
                     return overload(*args, **kwargs)
                 named = {name: self._cast(value, dtype) for name, value in kwargs.items()}
                 made = overload(*[self._cast(value, dtype) for value in args], **named)
-                return self._cast(made, torch.float32) if policy is Policy.PRODUCT else made
+                return self._cast(made, torch.float32) if policy is CastPolicy.PRODUCT else made
 
         return call
 
-    def _type(self, policy: Policy, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
+    def _type(self, policy: CastPolicy, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
         """The type that a call's tensors are cast to; None for none."""
-        if policy is Policy.FP32:
+        if policy is CastPolicy.FP32:
             return torch.float32
-        if policy is Policy.WIDEST:
+        if policy is CastPolicy.WIDEST:
             types = {t.dtype for t in tensors((args, kwargs)) if _castable(t)}
             return None if len(types) < 2 else torch.float32  # of bf16, fp16 and fp32, no two the same
         return torch.get_autocast_dtype("hpu")

@@ -18,7 +18,7 @@ from habana_tf.torch.ops.ordering import MOST_SORTED
 from habana_tf.torch.ops.own_ops import NAMESPACE
 from habana_tf.torch.ops.random import DISTRIBUTIONS
 from habana_tf.torch.record import current, random_state
-from habana_tf.torch.record.overload import NotRecorded, OverloadRow
+from habana_tf.torch.record.overload import NotRecorded, Overload
 
 Generator: TypeAlias = "torch.Generator | None"
 _WORDS = 4
@@ -35,7 +35,7 @@ _KINDS = {name: ".float" if name == "bernoulli" else "" for name in DISTRIBUTION
 class Composed:
     """own: the rows of our own ops, by name."""
 
-    def __init__(self, own: dict[str, OverloadRow]) -> None:
+    def __init__(self, own: dict[str, Overload]) -> None:
         self.own = own
 
     def kernels(self) -> dict[str, Callable[..., Any]]:

@@ -16,7 +16,7 @@ import torch
 from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.ops.own_ops import NAMESPACE
 from habana_tf.torch.record import current
-from habana_tf.torch.record.overload import NotRecorded, OverloadRow
+from habana_tf.torch.record.overload import NotRecorded, Overload
 
 _SCALED = "a program has no scale of gradients"
 
@@ -24,7 +24,7 @@ _SCALED = "a program has no scale of gradients"
 class Fused:
     """own: the rows of our own ops, by name."""
 
-    def __init__(self, own: dict[str, OverloadRow]) -> None:
+    def __init__(self, own: dict[str, Overload]) -> None:
         self.own = own
 
     def kernels(self) -> dict[str, Callable[..., Any]]:

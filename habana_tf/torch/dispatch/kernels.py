@@ -32,7 +32,7 @@ from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.record import current, telemetry
 from habana_tf.torch.record.current import index
-from habana_tf.torch.record.overload import NotRecorded, OverloadRow, overload_of
+from habana_tf.torch.record.overload import NotRecorded, Overload, overload_of
 
 _KEY = "PrivateUse1"
 _VIEWS = ("view", "view_as_real", "view_as_complex", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype",
@@ -69,12 +69,12 @@ class Kernels:
         self._aten.impl("equal", self._equal, _KEY)
         for key in (_KEY, "Autograd" + _KEY):  # the second comes before a subclass is asked, which has no answer
             self._aten.impl("_has_compatible_shallow_copy_type", _of_one_kind, key)
-        own: dict[str, OverloadRow] = {}
+        own: dict[str, Overload] = {}
         for name, row in sorted(rows().items()):
             if name in ("copy_", "_to_copy") or "::" in name and name not in own_ops.OPS:
                 continue  # comes as _copy_from; is below; is registered by `recurrent`
             try:
-                kernel = OverloadRow.of(row)
+                kernel = Overload.of(row)
             except AttributeError:
                 self.missing.append(name)
                 continue
@@ -85,7 +85,7 @@ class Kernels:
                 self._register(name, masks.of_booleans(name, recorded), kernel)
         for name, call in {**Composed(own).kernels(), **Fused(own).kernels()}.items():
             self._register(name, call)
-        self._copy, self._cast = OverloadRow.of(rows()["copy_"]), OverloadRow.of(rows()["_to_copy"])
+        self._copy, self._cast = Overload.of(rows()["copy_"]), Overload.of(rows()["_to_copy"])
         self._aten.impl("_to_copy", self._to_copy, _KEY)
         self._aten.impl("clone", self._to_copy, _KEY)
         self._recurrent = [*recurrent.register(self._kernel), packed_sequences.register()]
@@ -95,7 +95,7 @@ class Kernels:
         for overload in foreach.overloads():
             self._aten.impl(overload.name().removeprefix("aten::"), foreach.OnLists(overload), _KEY)
 
-    def _register(self, name: str, call: Callable[..., Any], kernel: OverloadRow | None = None) -> None:
+    def _register(self, name: str, call: Callable[..., Any], kernel: Overload | None = None) -> None:
         """Registers a kernel, or what hands its overload to the CPU where the user wants it there."""
         kept = {each.removeprefix("aten::") for each in PT_HPU_PLACE_ON_CPU.get()}
         if name in kept or name.partition(".")[0] in kept:
@@ -110,9 +110,9 @@ class Kernels:
 
     def _kernel(self, name: str) -> Callable[..., Any]:
         """What records calls of a row."""
-        return functools.partial(self._recorded, OverloadRow.of(rows()[name]))
+        return functools.partial(self._recorded, Overload.of(rows()[name]))
 
-    def _recorded(self, kernel: OverloadRow, *args: Any, **kwargs: Any) -> Any:
+    def _recorded(self, kernel: Overload, *args: Any, **kwargs: Any) -> Any:
         try:
             return current.recorder().record(kernel, args, kwargs)
         except NotRecorded as why:

@@ -11,7 +11,7 @@ import logging
 import torch
 
 from habana_tf.torch.device import autocast
-from habana_tf.torch.device.autocast import Policy, policies, read_list
+from habana_tf.torch.device.autocast import CastPolicy, policies, read_list
 from habana_tf.torch.loader import load
 
 log = logging.getLogger("habana_tf")
@@ -43,7 +43,7 @@ def convert(opt_level: str = "O1", bf16_file_path: str = "", fp32_file_path: str
     all_lower = [*lower, *(form for name in lower for form in _FORMS.get(name, ()) if form not in fp32)]
     if isVerbose:
         log.warning("hmp %s: in bf16 %s; in fp32 %s", opt_level, ", ".join(lower), ", ".join(fp32) or "all others")
-    casts.replace(policies(all_lower, fp32, Policy.PRODUCT if opt_level == "O2" else Policy.LOWER), isVerbose)
+    casts.replace(policies(all_lower, fp32, CastPolicy.PRODUCT if opt_level == "O2" else CastPolicy.LOWER), isVerbose)
     torch.set_autocast_dtype("hpu", torch.bfloat16)
     torch.set_autocast_enabled("hpu", True)
     torch.set_autocast_cache_enabled(False)  # nothing would say when weights have changed

@@ -35,7 +35,7 @@ Result = tuple[tuple[Extent, ...], DType]
 
 
 @dataclass(frozen=True)
-class Row:
+class OverloadRow:
     """What the table knows of one overload.
 
     runtime: arguments whose numbers are read when a program runs, so that another number is no other program; literal:
@@ -65,7 +65,7 @@ class Row:
     amounts: tuple[int, ...] = ()
 
 
-ROWS: dict[str, Row] = {}
+ROWS: dict[str, OverloadRow] = {}
 """By overload, of the family modules imported so far."""
 
 
@@ -83,13 +83,13 @@ def overload(
     in_rows: bool = False,
     amounts: Sequence[int] = (),
 ) -> Callable[[_Lower], _Lower]:
-    """Adds a row for each of `names`; the other arguments are those of `Row`."""
+    """Adds a row for each of `names`; the other arguments are those of `OverloadRow`."""
 
     def add(lower: _Lower) -> _Lower:
         for name in names:
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the table of overloads")
-            ROWS[name] = Row(
+            ROWS[name] = OverloadRow(
                 name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, mixed, literal,
                 tuple(pictures), in_rows, tuple(amounts),
             )  # fmt: skip

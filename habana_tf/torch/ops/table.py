@@ -24,7 +24,7 @@ from habana_tf.torch.ops import (
     resizing,
     updates,
 )
-from habana_tf.torch.ops.row import ROWS, Row
+from habana_tf.torch.ops.row import ROWS, OverloadRow
 
 FAMILIES = (
     activations, averages, comparisons, convolutions, creation, elementwise, functions, indexing, joining, losses,
@@ -32,6 +32,6 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, OverloadRow]:
     """By overload."""
     return ROWS

@@ -12,7 +12,7 @@ from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record.host_operands import HostOperand
 from habana_tf.torch.record.inputs import Inputs
 from habana_tf.torch.record.loaded_program import Watched
-from habana_tf.torch.record.overload import WHOLE, Drawn, NotRecorded, Number, Operand, OverloadRow, Unsettled
+from habana_tf.torch.record.overload import WHOLE, Drawn, EntryOperand, NotRecorded, Number, Overload, Unsettled
 
 
 class Entries:
@@ -31,7 +31,7 @@ class Entries:
         self._strides: list[tuple[int, ...]] = []
         """Of operands with axes of one element: results follow them, and the rest of an entry leaves them out."""
 
-    def _entry(self, kernel: OverloadRow, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _entry(self, kernel: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All that a call's meaning depends on."""
         default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
         slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
@@ -69,7 +69,7 @@ class Entries:
             return "float", repr(a)
         return (type(a).__name__, a) if isinstance(a, int) else a
 
-    def _operand(self, t: torch.Tensor, written: bool) -> Operand:
+    def _operand(self, t: torch.Tensor, written: bool) -> EntryOperand:
         """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
         block, offset = self._blocks.get(t.untyped_storage().data_ptr()), t.storage_offset()
         if block is None:
@@ -103,7 +103,7 @@ class Entries:
             raise NotRecorded("it begins within an element of the storage that it is a slice of")
         return block, offset
 
-    def _overwritten(self, t: torch.Tensor) -> Operand:
+    def _overwritten(self, t: torch.Tensor) -> EntryOperand:
         """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
         block = self.memory.of(t)
         unread = block.value is None and block.reader != self.memory.reading
@@ -114,7 +114,7 @@ class Entries:
             return (WHOLE, block.shape, block.dtype)
         return self._operand(t, True)
 
-    def _of_host(self, t: torch.Tensor, written: bool) -> Operand:
+    def _of_host(self, t: torch.Tensor, written: bool) -> EntryOperand:
         """A tensor of the CPU: a number, or what has to be copied first. Raises HostOperand for that, RuntimeError for
         one that is written."""
         if written or t.device.type != "cpu":
@@ -155,7 +155,7 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def _fits(a: float, kernel: OverloadRow, args: Sequence[Any]) -> bool:
+def _fits(a: float, kernel: Overload, args: Sequence[Any]) -> bool:
     """Whether a number is one of the first tensor's type. Another one stands in the entry, so that PyTorch's CPU is
     asked of it: some ops refuse it."""
     first = args[0] if args else None

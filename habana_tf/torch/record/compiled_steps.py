@@ -18,7 +18,7 @@ _MOST_BETWEEN = 512
 """Ops of eager mode that wait in one program between graphs and those of their gradients."""
 
 
-class Kind(Enum):
+class GraphKind(Enum):
     """What a graph is for: with a gradient to come, that gradient, neither."""
 
     FORWARD = "forward"
@@ -47,15 +47,15 @@ class CompiledGraphs:
         """Whether ops of eager mode become part of the program, rather than end it."""
         return self.within or (self.passing or bool(self.awaited)) and self.ops < _MOST_BETWEEN
 
-    def goes_on(self, kind: Kind, graph: Any) -> bool:
+    def goes_on(self, kind: GraphKind, graph: Any) -> bool:
         """Whether a graph belongs to the same training step."""
-        return kind is Kind.BACKWARD or self.wait and not self.came and graph not in self.awaited
+        return kind is GraphKind.BACKWARD or self.wait and not self.came and graph not in self.awaited
 
-    def add(self, kind: Kind, graph: Any) -> None:
+    def add(self, kind: GraphKind, graph: Any) -> None:
         self.some = True
-        if kind is Kind.FORWARD:
+        if kind is GraphKind.FORWARD:
             self.awaited.append(graph)
-        elif kind is Kind.BACKWARD:
+        elif kind is GraphKind.BACKWARD:
             self.came = True
             if self.awaited:
                 self.awaited.pop()

@@ -24,12 +24,12 @@ from habana_tf.torch.record.overload import (
     WHOLE,
     NotRecorded,
     Number,
-    OverloadRow,
+    Overload,
     PartOfStorage,
     Where,
     tensor_at,
 )
-from habana_tf.torch.record.program import Argument, Result, Target, op_of
+from habana_tf.torch.record.program import RecordedArgument, RecordedResult, RecordedTarget, op_of
 from habana_tf.torch.record.tree import TreeNode
 
 _FLOATS, _INTEGERS = 1 << 30, (1 << 30) + 1
@@ -39,7 +39,7 @@ _MASKED = "torch.nonzero()"
 
 
 def node_of(
-    before: TreeNode, kernel: OverloadRow, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
+    before: TreeNode, kernel: Overload, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
     memory: Memory,
 ) -> TreeNode:  # fmt: skip
     """The node of a call after another. Raises what PyTorch raises for wrong arguments."""
@@ -57,7 +57,7 @@ class _Filling:
     """Fills the fields of a new node."""
 
     def __init__(
-        self, node: TreeNode, kernel: OverloadRow, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
+        self, node: TreeNode, kernel: Overload, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
         memory: Memory,
     ) -> None:  # fmt: skip
         self.node, self.kernel, self.entry = node, kernel, entry
@@ -150,7 +150,7 @@ class _Filling:
     def _get(self, where: Where) -> torch.Tensor:
         return tensor_at(where, self.args, self.kwargs)
 
-    def _argument(self, a: Any, slot: Any) -> Argument:
+    def _argument(self, a: Any, slot: Any) -> RecordedArgument:
         """An argument as data. slot: as it stands in the entry."""
         if isinstance(slot, Number):
             self.numbers[slot.kind == "integer"] += 1
@@ -165,7 +165,7 @@ class _Filling:
             raise NotRecorded("no program computes with complex numbers")
         return ("literal", None)  # a type, a device, a memory format: results say what they come to
 
-    def _read(self, a: torch.Tensor, slot: Any) -> Argument:
+    def _read(self, a: torch.Tensor, slot: Any) -> RecordedArgument:
         """The contents of a tensor's storage, and its view of them."""
         contents, *view = slot if isinstance(slot[0], tuple) else (slot,)
         ref = contents[:2]
@@ -181,7 +181,7 @@ class _Filling:
             raise NotRecorded("a view's strides are no part of a grid: its elements overlap, or have uneven gaps")
         return ("value", ref, tuple(view) if view else None)
 
-    def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> Target:
+    def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> RecordedTarget:
         """What an argument that is written was before; no contents where all of it is replaced."""
         t = self._get(where)
         whole, k = where if isinstance(where, tuple) else (where, None)
@@ -211,7 +211,7 @@ class _Filling:
             return r
         return torch.empty(r.shape, dtype=r.dtype, device="meta", memory_format=form)
 
-    def _result(self, t: torch.Tensor | None) -> Result:
+    def _result(self, t: torch.Tensor | None) -> RecordedResult:
         """A new result as data. Its storage has the order of its strides where these are dense."""
         if t is None:
             return ((), "float32", None)
@@ -220,7 +220,7 @@ class _Filling:
         order = None if t.is_contiguous() or 0 in t.shape else order_of_strides(t.shape, t.stride())
         return (tuple(t.shape), PRIMITIVE[t.dtype].label, order)
 
-    def _tensor(self, t: torch.Tensor, shown: Result) -> tuple[Any, ...]:
+    def _tensor(self, t: torch.Tensor, shown: RecordedResult) -> tuple[Any, ...]:
         """What `Memory.tensor` takes for a result."""
         shape, _, order = shown
         if order is None:

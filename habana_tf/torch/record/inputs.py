@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from habana_tf.torch.memory.storage import Block, Memory
-from habana_tf.torch.record.overload import Operand, PartOfStorage
+from habana_tf.torch.record.overload import EntryOperand, PartOfStorage
 from habana_tf.torch.record.view_inputs import part
 
 
@@ -20,7 +20,7 @@ class Inputs:
         self.reads: list[tuple[int, tuple[int, ...], int, bool]] = []
         self._parts: dict[tuple[int, tuple[int, ...]], int] = {}
 
-    def whole(self, block: Block) -> Operand:
+    def whole(self, block: Block) -> EntryOperand:
         """A block of which all is read, as it stands in an entry: with its contents the first time."""
         if block.reader != self._memory.reading:
             block.reader, block.input = self._memory.reading, -1
@@ -30,7 +30,7 @@ class Inputs:
         self.blocks.append(block)
         return (-1, block.input, block.shape, block.dtype)
 
-    def part(self, t: torch.Tensor, offset: int, block: Block) -> Operand | None:
+    def part(self, t: torch.Tensor, offset: int, block: Block) -> EntryOperand | None:
         """A view as it stands in an entry, whose part of a block is an input by itself; None where it is none. offset:
         of the view in the block, in elements."""
         size = block.dtype.itemsize

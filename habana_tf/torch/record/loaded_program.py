@@ -18,7 +18,7 @@ from habana_tf.resolver.resolve import resolve
 from habana_tf.torch.memory import usage
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import scopes, telemetry
-from habana_tf.torch.record.out_of_range import OutOfRange
+from habana_tf.torch.record.out_of_range import RefusedValue
 from habana_tf.torch.record.overload import Drawn
 from habana_tf.torch.record.program import Recording, nbytes
 from habana_tf.torch.record.ranges import Structures
@@ -57,13 +57,13 @@ class LoadedProgram:
         try:
             warning = self._native.run(inputs, outputs, parts, 0 if block is None else block.address)
         except (RuntimeError, IndexError) as why:
-            found = OutOfRange.of(str(why), self._lines)
+            found = RefusedValue.of(str(why), self._lines)
             raise why if found is None else found.error() from None
         finally:
             if block is not None:
                 self._memory.release(block)
         if warning:
-            found = OutOfRange.of(warning, self._lines)
+            found = RefusedValue.of(warning, self._lines)
             log.warning("%s", warning if found is None else found.warning())
 
 

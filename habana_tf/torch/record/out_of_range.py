@@ -29,7 +29,7 @@ _KINDS = {"IndexError": IndexError, "RuntimeError": RuntimeError}
 
 
 @dataclass(frozen=True)
-class OutOfRange:
+class RefusedValue:
     """One value. kind: of PyTorch's exception, words: what it says. where: the op, and the line that called it."""
 
     kind: str
@@ -37,7 +37,7 @@ class OutOfRange:
     where: str
 
     @classmethod
-    def of(cls, text: str, lines: Sequence[str]) -> OutOfRange | None:
+    def of(cls, text: str, lines: Sequence[str]) -> RefusedValue | None:
         """From what the runtime says; None where that is something else. lines: where the program's ops were called."""
         found = _FOUND.search(text)
         if found is None:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 
 from habana_tf.torch.ops import own_ops
-from habana_tf.torch.ops.row import Row
+from habana_tf.torch.ops.row import OverloadRow
 
 MOST_RUN_TIME_NUMBERS = 1 << 14
 """Numbers of one recording that are read at run time."""
 WHOLE = "whole"
 """Stands in an entry in the place of contents that are not read."""
-Operand = Any
+EntryOperand = Any
 """A tensor in an entry: the contents of its storage, alone or with its shape, strides and offset."""
 Where = int | str | tuple[int | str, int]
 """An argument: by its position, or by its name; of a list of tensors with the position in it."""
@@ -63,12 +63,12 @@ class Unsettled(Exception):
 
 
 @dataclass(frozen=True)
-class OverloadRow:
+class Overload:
     """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read
     at run time. names: of all arguments; writes: of those that it writes, and targets: their positions and names;
     returns: for each result the argument that it is, None for a new one."""
 
-    row: Row
+    row: OverloadRow
     overload: Any
     stock: Any
     runtime: frozenset[int]
@@ -78,7 +78,7 @@ class OverloadRow:
     returns: tuple[str | None, ...]
 
     @classmethod
-    def of(cls, row: Row) -> OverloadRow:
+    def of(cls, row: OverloadRow) -> Overload:
         """The kernel of a row. Raises AttributeError for an overload that this PyTorch has not."""
         overload = overload_of(row.name)
         schema = overload._schema

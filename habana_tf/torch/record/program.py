@@ -41,11 +41,11 @@ from habana_tf.torch.memory.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call
 from habana_tf.torch.ops.table import rows
 
-Argument = tuple[Any, ...]
-Target = tuple[Ref | None, views.Geometry | None, tuple[int, ...]]
+RecordedArgument = tuple[Any, ...]
+RecordedTarget = tuple[Ref | None, views.Geometry | None, tuple[int, ...]]
 """Contents, view, and the shape of the contents."""
-Result = tuple[tuple[int, ...], str, tuple[int, ...] | None]
-RecordedOp = tuple[str, tuple[Argument, ...], tuple[Target, ...], tuple[Result, ...]]
+RecordedResult = tuple[tuple[int, ...], str, tuple[int, ...] | None]
+RecordedOp = tuple[str, tuple[RecordedArgument, ...], tuple[RecordedTarget, ...], tuple[RecordedResult, ...]]
 MOST_SCATTERED = 4
 """Parts of a storage, each a range of it, that are written by themselves; more are put together at once."""
 LAYOUT, SIZE = "layout", "size"
@@ -124,7 +124,7 @@ class TorchOp(ClusterOp):
             raise LoweringError(f"{overload}: its lowering gave {len(nodes)} results, {len(results)} are wanted")
         return _stored(record, nodes, given, context, self.often)
 
-    def _value(self, argument: Argument, given: dict[Ref, Node], context: LoweringContext) -> Any:
+    def _value(self, argument: RecordedArgument, given: dict[Ref, Node], context: LoweringContext) -> Any:
         """What a lowering gets for an argument."""
         b = context.b
         kind, what, *rest = argument
@@ -281,7 +281,7 @@ def op_of(
     """A recorded op. floats, integers, sizes: the inputs that hold numbers. scope: what its name begins with."""
     refs: dict[Ref, None] = {}
 
-    def walk(argument: Argument) -> None:
+    def walk(argument: RecordedArgument) -> None:
         kind, what, *rest = argument
         if kind == "value":
             refs[what] = None

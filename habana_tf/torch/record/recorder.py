@@ -32,11 +32,11 @@ from habana_tf.torch.memory.element_types import DLPACK
 from habana_tf.torch.memory.storage import Block, Memory, Shape
 from habana_tf.torch.memory.strides import order_of_strides
 from habana_tf.torch.record.call_keys import Entries
-from habana_tf.torch.record.compiled_steps import CompiledGraphs, Kind
+from habana_tf.torch.record.compiled_steps import CompiledGraphs, GraphKind
 from habana_tf.torch.record.first_call import node_of
 from habana_tf.torch.record.host_operands import HostOperand, on_card
 from habana_tf.torch.record.loaded_program import LoadedProgram, Watched, aligned
-from habana_tf.torch.record.overload import MOST_RUN_TIME_NUMBERS, Drawn, NotRecorded, OverloadRow, Unsettled, tensor_at
+from habana_tf.torch.record.overload import MOST_RUN_TIME_NUMBERS, Drawn, NotRecorded, Overload, Unsettled, tensor_at
 from habana_tf.torch.record.stretches import BoundStretch, StretchNotes
 from habana_tf.torch.record.tree import TreeNode
 
@@ -70,7 +70,7 @@ class Recorder(Entries):
 
     # -- recording ----------------------------------------------------------------------------------------
 
-    def record(self, kernel: OverloadRow, args: Sequence[Any], kwargs: dict[str, Any], settled: bool = False) -> Any:
+    def record(self, kernel: Overload, args: Sequence[Any], kwargs: dict[str, Any], settled: bool = False) -> Any:
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
         for a call that no program can have, and what PyTorch raises for wrong arguments. settled: whether it is tried
         again, on memory that has what it is to hold."""
@@ -128,9 +128,7 @@ class Recorder(Entries):
         floats, integers = self._numbers
         return self._node.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL
 
-    def _new(
-        self, kernel: OverloadRow, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> TreeNode:
+    def _new(self, kernel: Overload, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> TreeNode:
         self._nodes += 1
         node = node_of(self._node, kernel, entry, args, kwargs, self.memory)
         self._node.then[entry] = node
@@ -230,17 +228,17 @@ class Recorder(Entries):
         self.programs += bound.launch is None and bool(bound.outputs)
         return bound.run(args, blocks, self._vectors)
 
-    def graph_begins(self, kind: Kind, graph: Any) -> None:
+    def graph_begins(self, kind: GraphKind, graph: Any) -> None:
         """Ends the program in eager mode, if a graph that is to be recorded is no part of it."""
         if not self.lazy and not self._graphs.goes_on(kind, graph):
             self.flush()
 
-    def graph_ends(self, kind: Kind, graph: Any) -> None:
+    def graph_ends(self, kind: GraphKind, graph: Any) -> None:
         """A graph was recorded."""
         self._graphs.add(kind, graph)
-        if kind is Kind.BACKWARD and not self.lazy and not self._graphs.passing:
+        if kind is GraphKind.BACKWARD and not self.lazy and not self._graphs.passing:
             self._graphs.passing = private_api.behind_backward_pass(self.flush)
-        if self._full or not self.lazy and not self._graphs.wait and kind is Kind.ALONE:
+        if self._full or not self.lazy and not self._graphs.wait and kind is GraphKind.ALONE:
             self.flush()
 
     @property

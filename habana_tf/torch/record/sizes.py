@@ -17,7 +17,7 @@ from habana_tf.cluster.cluster import Ref
 from habana_tf.ir.extent import Extent
 from habana_tf.torch.memory import views
 from habana_tf.torch.ops.table import rows
-from habana_tf.torch.record.program import LAYOUT, Argument, RecordedOp, Recording, Target
+from habana_tf.torch.record.program import LAYOUT, RecordedArgument, RecordedOp, RecordedTarget, Recording
 
 Shape = tuple[int, ...]
 Visit = Callable[[int, bool], Any]
@@ -68,7 +68,7 @@ def _each(numbers: Sequence[Extent], visit: Visit) -> tuple[Any, ...]:
     return tuple(visit(n, False) if isinstance(n, int) else n for n in numbers)
 
 
-def _argument(argument: Argument, shapes: dict[Ref, Shape], visit: Visit, any_: bool) -> Argument:
+def _argument(argument: RecordedArgument, shapes: dict[Ref, Shape], visit: Visit, any_: bool) -> RecordedArgument:
     """any_: whether its numbers may be no sizes."""
     kind, what, *rest = argument
     if kind == "value":
@@ -82,7 +82,7 @@ def _argument(argument: Argument, shapes: dict[Ref, Shape], visit: Visit, any_: 
     return argument
 
 
-def _target(target: Target, visit: Visit) -> Target:
+def _target(target: RecordedTarget, visit: Visit) -> RecordedTarget:
     contents, geometry, whole = target
     return (contents, _geometry(geometry, whole, visit), _each(whole, visit))
 

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from habana_tf.reports.layer_names import layer
-from habana_tf.torch.record.program import Argument, Recording
+from habana_tf.torch.record.program import RecordedArgument, Recording
 
 MOST = 64
 """Recordings that are remembered, the last ones."""
@@ -113,7 +113,7 @@ def _input(of: Recording, k: int) -> str:
     return f"input {k}"
 
 
-def _parts(arguments: Sequence[Argument]) -> Iterator[Argument]:
+def _parts(arguments: Sequence[RecordedArgument]) -> Iterator[RecordedArgument]:
     for a in arguments:
         if a[0] == "list":
             yield from _parts(a[1])
@@ -132,7 +132,7 @@ def _literals(old: Recording, new: Recording) -> list[str]:
     return found
 
 
-def _said(argument: Argument | None) -> Any:
+def _said(argument: RecordedArgument | None) -> Any:
     if argument is None:
         return "none"
     return argument[1] if argument[0] == "literal" else argument[0]

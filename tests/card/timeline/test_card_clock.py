@@ -9,7 +9,7 @@ import pytest
 
 from habana_tf.card.model.network import sum_seconds
 from habana_tf.card.model.parameters import FITTED
-from habana_tf.card.timeline.card_clock import IN, OUT, WIRE, Launched, Transfer, bundle_rows, clocks, unpredicted
+from habana_tf.card.timeline.card_clock import IN, OUT, WIRE, Launched, TimedTransfer, bundle_rows, clocks, unpredicted
 from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from tests.card.timeline.parts import part
@@ -26,13 +26,13 @@ def events(*found: tuple[int, int], size: int = 1) -> dict[str, Any]:
     return made
 
 
-def walk(made: dict[str, Any]) -> list[Launched | Transfer]:
+def walk(made: dict[str, Any]) -> list[Launched | TimedTransfer]:
     """Of a rank alone."""
     return clocks([made])[0]
 
 
 def spans(made: dict[str, Any]) -> list[tuple[str, float, float]]:
-    return [(x.row if isinstance(x, Transfer) else "launch", x.at, x.seconds) for x in walk(made)]
+    return [(x.row if isinstance(x, TimedTransfer) else "launch", x.at, x.seconds) for x in walk(made)]
 
 
 def test_launches_follow_each_other() -> None:
@@ -65,7 +65,7 @@ def test_sums_begin_when_what_they_sum_is_there() -> None:
     then = ("launch", pytest.approx(1e-6 + wire), 3e-6)
     assert spans(made) == [("launch", 0.0, 3e-6), (WIRE, 1e-6, pytest.approx(wire)), then]
     both = events((LAUNCH, 7), (SUM, 999), (SUM, 5120), size=2)
-    (found,) = (x for x in walk(both) if isinstance(x, Transfer))
+    (found,) = (x for x in walk(both) if isinstance(x, TimedTransfer))
     assert found.nbytes == 6119 and found.at == pytest.approx(3e-6) and found.name == "sum of 2 tensors over 2 cards"
 
 
@@ -77,7 +77,7 @@ def test_ranks_meet_in_their_sums() -> None:
     for part_ in (slow, quick):
         part_["programs"]["7"]["card"]["results"] = []
     found = clocks([slow, quick])
-    sums = [[x for x in each if isinstance(x, Transfer)] for each in found]
+    sums = [[x for x in each if isinstance(x, TimedTransfer)] for each in found]
     assert [len(each) for each in sums] == [2, 1]
     assert sums[0][0] == sums[1][0] and sums[0][0].at == pytest.approx(6e-6)
     assert [x.at for x in found[1] if isinstance(x, Launched)] == [0.0, pytest.approx(6e-6 + sums[1][0].seconds)]
@@ -85,7 +85,7 @@ def test_ranks_meet_in_their_sums() -> None:
 
 def test_large_sums_go_in_several_buffers_one_after_the_other() -> None:
     made = events((LAUNCH, 7), *[(SUM, 40 << 20)] * 4, size=8)
-    found = [x for x in walk(made) if isinstance(x, Transfer)]
+    found = [x for x in walk(made) if isinstance(x, TimedTransfer)]
     assert [x.nbytes >> 20 for x in found] == [80, 80]
     each = sum_seconds(chip("gaudi2"), box(chip("gaudi2")), 80 << 20, 8, FITTED.launch)
     assert [x.at for x in found] == [pytest.approx(3e-6), pytest.approx(3e-6 + each)]
@@ -96,12 +96,12 @@ def test_horovod_s_sums_are_told_from_copies() -> None:
     found = events((LAUNCH, 7), (FROM_CARD, 5120), (FROM_CARD, 4), (FROM_CARD, 999), (TO_CARD, 999), (TO_CARD, 5120),
                    (TO_CARD, 48_000), (LAUNCH, 7), (TO_CARD, 4), (LAUNCH, 7), size=2)  # fmt: skip
     rows = [(OUT, 5120), (OUT, 4), (OUT, 999), (IN, 999), (IN, 5120), (IN, 48_000), (IN, 4)]
-    assert [(x.row, x.nbytes) for x in walk(found) if isinstance(x, Transfer)] == rows
+    assert [(x.row, x.nbytes) for x in walk(found) if isinstance(x, TimedTransfer)] == rows
     found["horovod"] = True
-    assert [(x.row, x.nbytes) for x in walk(found) if isinstance(x, Transfer)] == [
+    assert [(x.row, x.nbytes) for x in walk(found) if isinstance(x, TimedTransfer)] == [
         (OUT, 4), (IN, 48_000), (WIRE, 6119), (IN, 4)]  # fmt: skip
     found["size"] = 1
-    assert [(x.row, x.nbytes) for x in walk(found) if isinstance(x, Transfer)] == rows
+    assert [(x.row, x.nbytes) for x in walk(found) if isinstance(x, TimedTransfer)] == rows
 
 
 def test_one_card_sums_with_nobody() -> None:

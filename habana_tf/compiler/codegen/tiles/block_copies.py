@@ -9,7 +9,9 @@ A unit is a step of the sum, or a pair of steps. Missing elements are zero (see 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.tiles.blocks import slots
@@ -19,13 +21,35 @@ from habana_tf.compiler.codegen.tiles.kernel import Kernel
 from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit
 from habana_tf.compiler.codegen.tiles.plan import Plan
-from habana_tf.compiler.codegen.tiles.tiling import Dim, size_of
+from habana_tf.compiler.codegen.tiles.tiling import Dim
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.contraction import Canonical, Label, Operand
+from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import FILLED_UNITS, SHORT_STEP_WORK
-from habana_tf.ir.extent import nominal
+from habana_tf.ir.extent import Extent, nominal
 
 Trips = list[int | Value]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An operand's row tiles or panels of columns, and their copies in a block.
+
+    labels: those across a part, outermost first, with their extents in it. split: the one that is cut into `count`
+    parts, of which the first `large` have these extents, others `rest` indices; overlap: the last one overlaps the one
+    before. at, apart, line: address of the first copy, bytes from one to the next, and bytes of a unit.
+    """
+
+    side: Literal["a", "b"]
+    labels: Sequence[tuple[Label, int]]
+    split: Label | None
+    count: Extent
+    large: Extent
+    rest: int
+    overlap: bool
+    fill: Fill
+    at: Value
+    apart: int
+    line: int
 
 
 class BlockCopies(Kernel):
@@ -52,16 +76,24 @@ class BlockCopies(Kernel):
 
     def reserve_blocks(self) -> None:
         """Call it at the function's entry."""
-        fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
+        fn, c, p, t, blocks = self.fn, self.c, self.p, self.t, self.blocks
         lines = self.most_units // p.amx if p.amx else self.most_units + t.lanes + FILLED_UNITS
-        self.a_line, self.b_line = slots(t, p.amx) * (64 if p.amx else 4), t.width * 4
-        self.a_tile = -(-lines * self.a_line // 64) * 64
-        self.b_panel = (self.most_units + t.lanes + FILLED_UNITS) * self.b_line
+        a_line, b_line = slots(t, p.amx) * (64 if p.amx else 4), t.width * 4
+        a_tile = -(-lines * a_line // 64) * 64
+        b_panel = (self.most_units + t.lanes + FILLED_UNITS) * b_line
         # Stores of a copy's last vectors may exceed it by less than a step of all rows.
-        sizes = self.a_tile * blocks.tiles + self.a_line + 64, self.b_panel * blocks.panels
-        self.rows_at, self.columns_at = map(self.room, sizes)
-        self.pack_a = Fill(fn, self.c.a.dtype, t.lanes, p.dot, p.amx, 0, blocks.vectors)
-        self.pack_b = Fill(fn, self.c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
+        rows_at, columns_at = map(self.room, (a_tile * blocks.tiles + a_line + 64, b_panel * blocks.panels))
+        fill_a = Fill(fn, c.a.dtype, t.lanes, p.dot, p.amx, 0, blocks.vectors)
+        fill_b = Fill(fn, c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
+        tail = t.columns - (t.panels - 1) * t.width
+        columns = [(c.lane, tail if t.panels == 1 else t.width)] if c.lane else []
+        self.row_tiles = Parts(
+            "a", self.row_labels(t.size), t.split, t.tiles, t.large, min(t.sizes), t.overlaps,
+            fill_a, rows_at, a_tile, a_line,
+        )  # fmt: skip
+        self.panels = Parts(
+            "b", columns, c.lane, t.panels, t.panels - 1, tail, False, fill_b, columns_at, b_panel, b_line
+        )  # fmt: skip
 
     def _units(self, steps: int) -> int:
         """The units of a number of steps of the last label."""
@@ -70,38 +102,23 @@ class BlockCopies(Kernel):
 
     def copy(self, cursor: Cursor, trips: Trips) -> None:
         """Packs a block of both operands. trips: the trip counts of its labels."""
-        fn, inside, rows = self.fn, self.blocks.inside, self.blocks.rows
-        columns, lane = self.p.dims[-1], self.c.lane
-        assert lane is not None
-        low, high = self.range(columns, cursor)
-        if self.pack_b.takes_groups(lane.b, inside[-1].b):
-            self.enter(columns, low, cursor)
-            self._pack_columns(cursor, trips, (low, high))
-        else:
-            with fn.loop(low, high) as loop:
-                self.enter(columns, loop.index, cursor)
-                self._pack_columns(cursor, trips, None)
-        split = self.t.split
-        alone = rows and rows[-1].kind == "rows" and not self.t.whole and not self.t.overlaps
-        if not (alone and split is not None and self.pack_a.takes_groups(split.a, inside[-1].a)):
-            self.loops(cursor, rows, lambda: self._pack_rows(cursor, trips, None))
+        self._copy(self.panels, self.p.dims[-1:], cursor, trips)
+        self._copy(self.row_tiles, self.blocks.rows, cursor, trips)
+
+    def _copy(self, x: Parts, dims: tuple[Dim, ...], cursor: Cursor, trips: Trips) -> None:
+        """Packs the parts that `dims` loop over, the last loop's together if they are neighbours in memory."""
+        step, inside = (getattr(label, x.side) if label else 0 for label in (x.split, self.blocks.inside[-1]))
+        neighbours = bool(dims) and dims[-1].label == x.split and len(x.labels) == 1 and not x.overlap
+        if not (neighbours and x.fill.takes_groups(step, inside)):
+            self.loops(dims, cursor, lambda: self._pack(x, cursor, trips, None))
             return
-        low, high = self.range(rows[-1], cursor)
+        low, high = self.range(dims[-1], cursor)
 
-        def together() -> None:
-            self.enter(rows[-1], low, cursor)
-            self._pack_rows(cursor, trips, (low, high))
+        def group() -> None:
+            self.enter(dims[-1], low, cursor)
+            self._pack(x, cursor, trips, (low, high))
 
-        self.loops(cursor, rows[:-1], together)
-
-    def loops(self, cursor: Cursor, dims: tuple[Dim, ...], body: Callable[[], None]) -> None:
-        """Loops over `dims` around a body without variants."""
-        if not dims:
-            body()
-            return
-        with self.fn.loop(*self.range(dims[0], cursor)) as loop:
-            self.enter(dims[0], loop.index, cursor)
-            self.loops(cursor, dims[1:], body)
+        self.loops(dims[:-1], cursor, group)
 
     def turns(self, trips: Trips) -> int | Value:
         """The number of units of this block."""
@@ -113,114 +130,75 @@ class BlockCopies(Kernel):
         unit = self.pair * max(1, self.p.amx)
         return fn.mul(fn.div(fn.add(first, unit - 1), unit), max(1, self.p.amx))
 
-    def _limits(self, cursor: Cursor, operand: Operand, first: int, across: Label | None) -> list[Limit]:
-        """An operand's guards at this position. first: the number of its first guard in the spec."""
+    def _pack(self, x: Parts, cursor: Cursor, trips: Trips, group: tuple[Value, Value] | None) -> None:
+        """Packs the part at the cursor. group: of several, the first and the one behind the last."""
+        fn, operand, word = self.fn, getattr(self.c, x.side), 64 if x.fill.depth else 4
+        number = self.tile(cursor) if x.side == "a" else self.panel(cursor)
+        target = fn.ptradd(x.at, fn.mul(number, x.apart))
+        source = self.address(self.pointers[x.side == "b"], x.side, operand.dtype.bytes, operand.offset, cursor)
+        walked = [label for label, _ in x.labels[:-1]]
+        across, most = x.labels[-1] if x.labels else (None, 1)
+        limits = self._limits(x.side, [*walked, *self.blocks.inside], across, cursor)
+        along = [
+            Along(getattr(label, x.side), self._count(x, label, extent, cursor)[0],
+                  math.prod(n for _, n in x.labels[i + 1 :]) * word)
+            for i, (label, extent) in enumerate(x.labels[:-1])
+        ]  # fmt: skip
+        along += self._along(x, trips)
+        step = getattr(across, x.side) if across else 1
+        if group is None:
+            count, least = self._count(x, across, most, cursor)
+            x.fill.pack(Across(step, count, least, most), along, source, target, limits)
+            self._fill(trips, target, x.line)
+            return
+        assert isinstance(x.count, int)
+        over = -most % self.t.lanes  # what the vectors of a part read of the next one
+        whole = x.count if not over and x.rest == most else x.count - 1 if x.rest > over else 0
+        low, count = group[0], fn.sub(group[1], group[0])
+        groups = Groups(low, count, self.number(x.large), str(whole), most, x.rest, x.apart)
+        x.fill.pack(Across(step, str(most), x.rest, most), along, source, target, limits, groups)
+        with repeat(fn, count, [("ptr", target)]) as parts:
+            self._fill(trips, parts.carried[0], x.line)
+            parts.next = [fn.ptradd(parts.carried[0], x.apart)]
+
+    def _along(self, x: Parts, trips: Trips) -> list[Along]:
+        """The labels of the sum in a block."""
+        found = []
+        for label, trip, units in zip(self.blocks.inside, trips, self.unit_steps, strict=True):
+            last = label == self.blocks.inside[-1]
+            lines = 1 if last else units // x.fill.depth if x.fill.depth else units
+            extent = label.extent if isinstance(label.extent, int) else 1
+            multiple = math.gcd(self.blocks.steps, extent, self.chunk)
+            found.append(Along(getattr(label, x.side), trip, x.line * lines, multiple))
+        return found
+
+    def _limits(self, side: str, along: Sequence[Label], across: Label | None, cursor: Cursor) -> list[Limit]:
+        """An operand's guards at this position."""
         fn, found = self.fn, []
-        for number, guard in enumerate(operand.guards, first):
+        # Those of the spec's `a` come first.
+        first = len(self.c.spec.a.guards) if (side == "a") == self.c.swapped else 0
+        for number, guard in enumerate(getattr(self.c, side).guards, first):
             total = str(guard.const)
             for label in self.c.labels():
                 if label.guards[number] and label.key in cursor.starts:
                     total = fn.add(total, fn.mul(cursor.starts[label.key], label.guards[number]))
-            along = tuple(x.guards[number] for x in self.blocks.inside)
-            found.append(Limit(total, across.guards[number] if across else 0, along, str(guard.size)))
+            steps = tuple(label.guards[number] for label in along)
+            found.append(Limit(total, across.guards[number] if across else 0, steps, str(guard.size)))
         return found
 
-    def _first_guard(self, of_a: bool) -> int:
-        """The number of an operand's first guard: those of the spec's `a` come first."""
-        return len(self.c.spec.a.guards) if of_a == self.c.swapped else 0
-
-    def _along(self, side: str, trips: Trips, line: int) -> list[Along]:
-        found = []
-        for label, trip, units in zip(self.blocks.inside, trips, self.unit_steps, strict=True):
-            last = label == self.blocks.inside[-1]
-            per = line if last else line * (units // self.p.amx if self.p.amx and side == "a" else units)
-            extent = label.extent if isinstance(label.extent, int) else 1
-            found.append(Along(getattr(label, side), trip, per, math.gcd(self.blocks.steps, extent, self.chunk)))
-        return found
-
-    def _pack_columns(self, cursor: Cursor, trips: Trips, together: tuple[Value, Value] | None) -> None:
-        fn, t, lane = self.fn, self.t, self.c.lane
-        assert lane is not None
-        tail = self.c.columns - (t.panels - 1) * t.width
-        count: Value = str(t.width)
-        if tail < t.width:
-            last = fn.op(f"icmp eq i64 {cursor.panel}, {t.panels - 1}")
-            count = str(tail) if t.panels == 1 else fn.op(f"select i1 {last}, i64 {tail}, i64 {t.width}")
-        across = Across(lane.b, count, tail, tail if t.panels == 1 else t.width)
-        source = self.address(self.pointers[1], "b", self.c.b.dtype.bytes, self.c.b.offset, cursor)
-        target = fn.ptradd(self.columns_at, fn.mul(self.panel(cursor), self.b_panel))
-        limits = self._limits(cursor, self.c.b, self._first_guard(False), lane)
-        along = self._along("b", trips, self.b_line)
-        if together is None:
-            self.pack_b.pack(across, along, source, target, limits)
-            self._fill(trips, target, self.b_line)
-            return
-        low, count = together[0], fn.sub(together[1], together[0])
-        full = str(t.panels if tail == t.width else t.panels - 1)
-        across = Across(1, str(t.width), min(tail, t.width), tail if t.panels == 1 else t.width)
-        groups = Groups(low, count, full, full, t.width if t.panels > 1 else tail, tail, self.b_panel)
-        self.pack_b.pack(across, along, source, target, limits, groups)
-        self._filled(trips, target, self.b_line, count, self.b_panel)
-
-    def _filled(self, trips: Trips, target: Value, line: int, count: Value, apart: int) -> None:
-        with repeat(self.fn, count, [("ptr", target)]) as t:
-            self._fill(trips, t.carried[0], line)
-            t.next = [self.fn.ptradd(t.carried[0], apart)]
-
-    def _pack_rows(self, cursor: Cursor, trips: Trips, together: tuple[Value, Value] | None) -> None:
-        fn, t = self.fn, self.t
-        target = fn.ptradd(self.rows_at, fn.mul(self.tile(cursor), self.a_tile))
-        source = self.address(self.pointers[0], "a", self.c.a.dtype.bytes, self.c.a.offset, cursor)
-        labels = self.row_labels(t.size)
-        across = labels[-1][0] if labels else None
-        limits = self._limits(cursor, self.c.a, self._first_guard(True), across)
-        along = self._along("a", trips, self.a_line)
-        numbers = range(self._first_guard(True), self._first_guard(True) + len(limits))
-        word = 64 if self.p.amx else 4
-
-        if together is not None:
-            low, count = together[0], fn.sub(together[1], together[0])
-            assert isinstance(t.tiles, int)
-            rest = min(t.sizes)
-            over = -(-t.size // t.lanes) * t.lanes - t.size
-            whole = t.tiles - 1 if rest >= over + 1 else 0
-            groups = Groups(low, count, self.number(t.large), str(whole), t.size, rest, self.a_tile)
-            self.pack_a.pack(Across(1, str(t.size), rest, t.size), along, source, target, limits, groups)
-            self._filled(trips, target, self.a_line, count, self.a_tile)
-            return
-
-        def runs(outer: list[tuple[Label, int]], p: Value, q: Value, values: list[Value]) -> None:
-            if not outer:
-                now = [Limit(v, x.across, x.along, x.size) for v, x in zip(values, limits, strict=True)]
-                most = labels[-1][1] if labels else 1
-                count, least = self._count(cursor, across, most)
-                step = across.a if across else 1
-                self.pack_a.pack(Across(step, count, least, most), along, p, q, now)
-                return
-            label, extent = outer[0]
-            size = size_of(x for x, _ in labels[labels.index(outer[0]) + 1 :] if x != t.split)
-            trip, _ = self._count(cursor, label, extent)
-            with repeat(fn, trip, [("ptr", p), ("ptr", q), *(("i64", v) for v in values)]) as turns:
-                x, y, *carried = turns.carried
-                runs(outer[1:], x, y, carried)
-                moved = [fn.add(v, label.guards[n]) for v, n in zip(carried, numbers, strict=True)]
-                turns.next = [fn.ptradd(x, label.a * self.c.a.dtype.bytes), fn.ptradd(y, size * word), *moved]
-
-        runs(labels[:-1], source, target, [x.value for x in limits])
-        self._fill(trips, target, self.a_line)
-
-    def _count(self, cursor: Cursor, label: Label | None, most: int) -> tuple[Value, int]:
-        """The extent of a label in this tile, and the least in any tile."""
-        fn, t = self.fn, self.t
-        if label is None or label != t.split:
+    def _count(self, x: Parts, label: Label | None, most: int, cursor: Cursor) -> tuple[Value, int]:
+        """The extent of a label in this part, and the least in any."""
+        fn = self.fn
+        if label is None or label != x.split:
             return str(most), most
         if not isinstance(label.extent, int):
             left = fn.sub(self.number(label.extent), cursor.starts[label.key])
             return fn.minimum(left, str(most)), 1
-        if len(t.sizes) == 1:
+        if x.rest == most:
             return str(most), most
-        larger = fn.less(cursor.row_tile, self.number(t.large))
-        return fn.op(f"select i1 {larger}, i64 {t.size}, i64 {t.size - 1}"), t.size - 1
+        number = cursor.row_tile if x.side == "a" else cursor.panel
+        larger = fn.less(number, self.number(x.large))
+        return fn.op(f"select i1 {larger}, i64 {most}, i64 {x.rest}"), x.rest
 
     def _fill(self, trips: Trips, target: Value, line: int) -> None:
         """Pads with zeros to a multiple of the inner loop's unrolling."""

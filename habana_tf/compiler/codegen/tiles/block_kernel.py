@@ -71,7 +71,7 @@ class BlockKernel(BlockCopies):
             self._tiles(cursor, lambda: self._finish(cursor))
 
     def _tiles(self, cursor: Cursor, body: Callable[[], None]) -> None:
-        self.loops(cursor, (*self.blocks.rows, self.p.dims[-1]), body)
+        self.loops((*self.blocks.rows, self.p.dims[-1]), cursor, body)
 
     # -- blocks of the sum ------------------------------------------------------------------------------------
 
@@ -150,8 +150,8 @@ class BlockKernel(BlockCopies):
 
     def _multiply(self, cursor: Cursor, units: int | Value) -> None:
         fn, t = self.fn, self.t
-        a = fn.ptradd(self.rows_at, fn.mul(self.tile(cursor), self.a_tile))
-        b = fn.ptradd(self.columns_at, fn.mul(self.panel(cursor), self.b_panel))
+        a = fn.ptradd(self.row_tiles.at, fn.mul(self.tile(cursor), self.row_tiles.apart))
+        b = fn.ptradd(self.panels.at, fn.mul(self.panel(cursor), self.panels.apart))
         sums = self._sums(cursor)
         if not self.several:
             self.fetch(self.out, cursor, t.size, t.vectors, t.lanes)  # smaller tiles, too: harmless
@@ -163,7 +163,7 @@ class BlockKernel(BlockCopies):
         fn, p, t = self.fn, self.p, self.t
         if p.amx:
             trip = units // p.amx if isinstance(units, int) else fn.div(units, p.amx)
-            loop = KLoop(trip, self.a_line, self.b_line * p.amx)
+            loop = KLoop(trip, self.row_tiles.line, self.panels.line * p.amx)
             TileProducts(fn, self.parts, vectors, p.amx, t.width).run([loop], a, b, sums, self.several)
             return
         form, body = "pair" if p.dot else "f32", self.body
@@ -172,7 +172,8 @@ class BlockKernel(BlockCopies):
             -(-units // body) if isinstance(units, int)
             else fn.div(fn.add(units, body - 1), body)
         )  # fmt: skip
-        loops = [KLoop(turns, self.a_line * body, self.b_line * body), KLoop(body, self.a_line, self.b_line)]
+        lines = self.row_tiles.line, self.panels.line
+        loops = [KLoop(turns, *(x * body for x in lines)), KLoop(body, *lines)]
         vector = self.vector
         for i, value in enumerate(Accumulation(fn, micro).run(loops, a, b)):
             address = fn.ptradd(sums, i * t.lanes * 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.code import Code, FunctionCall
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.index_evaluator import extent_value
@@ -34,7 +34,7 @@ def emit_contraction(body: Body, name: str, target: Target, compact: bool = Fals
     code = emit_contract(spec, target, name, epilogue, compact=compact, invariant=body.invariant)
     named = {"a": a.base, "b": b.base, "out": node}
     calls = [
-        Call(
+        FunctionCall(
             c.name, c.ir, tuple(named[x] if isinstance(x, str) else x for x in c.buffers), c.grid, c.grain, once=c.once
         )
         for c in code.calls

@@ -17,7 +17,7 @@ from habana_tf.ir.extent import Extent
 
 @dataclass(frozen=True)
 class ContractionCall:
-    """A call of a contraction's kernel; see `code.Call`."""
+    """A call of a contraction's kernel; see `code.FunctionCall`."""
 
     function: Function
     buffers: tuple[CallBuffer, ...]

@@ -161,13 +161,16 @@ class TileLoops:
 
     def inner(self, dims: tuple[Dim, ...], cursor: Cursor, body: TileBody) -> None:
         """Loops over `dims`, with the body once per variant of the tile."""
+        self.loops(dims, cursor, lambda: self.variants(cursor, (True, True), body))
+
+    def loops(self, dims: tuple[Dim, ...], cursor: Cursor, body: Callable[[], None]) -> None:
+        """Loops over `dims` around a body without variants."""
         if not dims:
-            self.variants(cursor, (True, True), body)
+            body()
             return
-        dim = dims[0]
-        with self.fn.loop(*self.range(dim, cursor)) as loop:
-            self.enter(dim, loop.index, cursor)
-            self.inner(dims[1:], cursor, body)
+        with self.fn.loop(*self.range(dims[0], cursor)) as loop:
+            self.enter(dims[0], loop.index, cursor)
+            self.loops(dims[1:], cursor, body)
 
     def range(self, dim: Dim, cursor: Cursor) -> tuple[Value, Value]:
         """The bounds of a loop at this position."""
