@@ -1,12 +1,13 @@
-"""A cluster: a list of ops that one launch runs, each of which says how it is made of primitives.
+"""A cluster: a list of ops that one launch runs. Each op can lower itself to primitives.
 
-This is the border between front ends and the compiler. A front end (TensorFlow's is `tensorflow.clusters`) makes
-clusters, gives launches buffers, and calls `resolver.resolve`; keys, recipes, machine code and the model of a card are
-made of these classes and know no framework. An op and a cluster have to give what is abstract here and the fields. The
-rest has answers that hold for any front end: no recipe for all shapes of an op, no other way to run it.
+This is the border between the front ends and the compiler. A front end (`tensorflow.clusters`, `torch.record.program`)
+subclasses `Cluster` and `ClusterOp`, makes clusters, gives launches their buffers, and calls `resolver.resolve`. All
+behind that border works on these classes and knows no framework: keys, recipes, machine code, the model of a card. A
+subclass has to define the abstract methods. The others have a default that is right for any front end, such as: an op
+has no recipe for all its shapes, and there is no way to run a cluster but its recipe.
 
-Variables are dataflow: an op on a variable has the variable's *value* as input, and gives the new values of those that
-it updates as its first outputs.
+Variables are dataflow: an op on a variable has the variable's *value* as input, and the new values of the variables
+that it updates are its first outputs.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from habana_tf.ir.primitives import Node
 Ref = tuple[int, int]
 """(op index, output index); op index -1 is the cluster's input number `output index`."""
 Counting = Callable[[Sequence[Any]], int]
-"""Counts one number from the values of inputs (see `counts`)."""
+"""Computes one number, which decides a shape, from the values of inputs (see `counts`)."""
 Role = Literal["weight", "state", "gradient"]
-"""What a tensor is in a training step; state is the optimizer's."""
+"""What a tensor is for in a training step. State is an optimizer's."""
 
 
 @dataclass(frozen=True)
 class Arg:
-    """An input or output of a cluster. variable: it is the value of a variable, present or new.
+    """An input or output of a cluster. host: whether it is in host memory. variable: whether it is a variable's value.
 
-    assigns: for an output, the cluster's input that is the present value of the variable that gets it; -1 for none.
+    assigns: of an output that is the new value of a variable, the number of the input that is its old value; else -1.
     """
 
     dtype: DType
@@ -48,7 +49,8 @@ class Arg:
 
 @dataclass
 class ClusterOp(ABC):
-    """One op of a cluster. op: what it is, and name: what the program calls it, for people."""
+    """One op of a cluster. index: its number in the cluster. op: its type. name: what the program calls it, for
+    people. inputs: outputs of earlier ops, or inputs of the cluster."""
 
     index: int
     op: str
@@ -56,25 +58,22 @@ class ClusterOp(ABC):
     inputs: tuple[Ref, ...]
 
     is_loop = False
-    """Whether it runs ops of its own again and again."""
+    """Whether it is a loop, with a body of ops."""
 
     @abstractmethod
     def lower(self, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:
-        """Its outputs as primitives. Raises LoweringError for arguments that it refuses, NeedsNumber where a symbolic
-        size does not do."""
+        """Its outputs as primitives. Raises LoweringError for arguments that it has no lowering for, NeedsNumber where
+        it needs a number and a size is a symbol."""
 
     def roles(self) -> Iterable[tuple[Ref, Role]]:
-        """What it says of its inputs in a training step."""
+        """What it knows of the roles of its inputs in a training step."""
         return ()
 
 
 @dataclass(frozen=True)
 class AnyShape:
-    """An op for all its shapes: what it is lowered with. shapes, values: of its inputs, over symbols; dims: the numbers
-    behind these; result: the first output's real shape.
-
-    `result` is also that of every output which has the first one's shape when lowered; another has what it was lowered
-    to, with numbers for symbols.
+    """How an op is lowered once for all its shapes. shapes, values: of its inputs, over symbols. dims: the numbers that
+    the symbols stand for in this launch. result: the shape of its first output in this launch.
     """
 
     shapes: list[tuple[Extent, ...]]
@@ -83,7 +82,8 @@ class AnyShape:
     result: tuple[int, ...]
 
     def results(self, lowered: Sequence[tuple[Extent, ...]]) -> list[tuple[int, ...]]:
-        """The real shapes of the outputs."""
+        """The shapes of the outputs in this launch. lowered: their shapes over symbols. Outputs whose shape over
+        symbols is the first one's have the shape `result`; the symbols of others are replaced by `dims`."""
         return [
             self.result if shape == lowered[0] else tuple(ext.evaluate(n, self.dims) for n in shape)
             for shape in lowered
@@ -91,9 +91,9 @@ class AnyShape:
 
 
 class InvalidArguments(LoweringError):
-    """Arguments that a framework refuses, in its words. status_code: its status.
+    """An op's arguments are wrong; the message and status_code are the framework's own.
 
-    taken: the framework takes them, so that it is only the lowering that does not.
+    taken: they are right for the framework, and only the lowering does not take them.
     """
 
     def __init__(self, message: str, code: int = LoweringError.status_code, taken: bool = False) -> None:
@@ -103,8 +103,8 @@ class InvalidArguments(LoweringError):
 
 @dataclass(frozen=True)
 class OtherWay:
-    """How a framework runs a cluster by itself. results: number of the element type and shape of every output. body:
-    computes them, from arrays to arrays."""
+    """Runs a cluster by the framework's own kernels. results: (number of the element type, shape) of every output.
+    body: a function from the inputs' arrays to the outputs' arrays."""
 
     results: list[tuple[int, list[int]]]
     body: Callable[[Sequence[Any]], list[Any]]
@@ -112,8 +112,9 @@ class OtherWay:
 
 @dataclass(eq=False)
 class Cluster(ABC):
-    """inputs: device arguments first, then host ones. states: indices of the ops with a random state. data: the cluster
-    as bytes, of which `read` makes it again."""
+    """What one launch runs. inputs: those in device memory first, then those in host memory. nodes: its ops, each after
+    those that it reads. outputs: which results of ops it gives; results: what each of them is. states: the numbers of
+    ops with a random state. data: the cluster as bytes, from which `read` makes it again."""
 
     name: str
     inputs: list[Arg]
@@ -123,16 +124,16 @@ class Cluster(ABC):
     states: list[int] = field(default_factory=list)
     data: bytes = b""
     because: str = field(default="", kw_only=True)
-    """How it differs from a cluster that the front end gave before, where that is why it is new."""
+    """For reports: how it differs from the most similar cluster that the front end made before; empty for none."""
     earlier: Sequence[Signature] = field(default=(), kw_only=True)
-    """Signatures for which the front end gave clusters of their own before it gave this one for all."""
+    """Of a cluster for several sizes: the signatures for which the front end made clusters for one size before."""
     alone: str = field(default="", kw_only=True)
-    """Why the front end gave it for these sizes only, although it met others of the same structure."""
+    """For reports: why it is for one size only, although the front end met others of the same structure."""
 
     framework = "its framework"
-    """What messages call it."""
+    """The name of the framework, for messages."""
     numbered_inputs = False
-    """Whether its inputs have numbers, and no names of the program's."""
+    """Whether its inputs are named by number, because the program has no names for them."""
 
     @property
     @abstractmethod
@@ -145,8 +146,8 @@ class Cluster(ABC):
         """The cluster with this `data`."""
 
     def computed(self) -> list[tuple[str, object]]:
-        """What it computes, as parts of a recipe's key. A front end adds the version of its lowerings, on which the
-        program of a cluster depends too."""
+        """What it computes, as parts of a recipe's key. A subclass adds the version of its lowerings, because these,
+        too, decide what a cluster computes."""
         return [("cluster", self.content)]
 
     def builder(self) -> Builder:
@@ -160,24 +161,25 @@ class Cluster(ABC):
 
     @property
     def counted(self) -> list[tuple[tuple[int, ...], Counting]]:
-        """(inputs, what counts them) for the inputs whose values decide one number and nothing else."""
+        """(numbers of inputs, function) for inputs whose values matter to shapes by one number only, which the function
+        computes from them."""
         return []
 
     def any_shape(self, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> AnyShape | None:
-        """Of an op by itself its form for all shapes; None where these shapes have none."""
+        """Of a cluster of one op: how to lower it for all its shapes; None where these shapes need a recipe each."""
         return None
 
     def is_op_type(self, name: str) -> bool:
-        """Whether the framework calls a type of op so: its default names of ops are made of these."""
+        """Whether this is the name of a type of op, from which the framework makes its default names of ops."""
         return False
 
     def refusal(
         self, shapes: Sequence[Sequence[int]], values: Sequence[Any | None], launched: bool
     ) -> InvalidArguments | None:
-        """The error in the framework's words for a cluster whose lowering failed; None where it has none to tell.
-        launched: the error is of a launch of a graph, whose text must name the op in it."""
+        """Of a cluster whose lowering failed, the error that the framework itself raises for these arguments; None
+        where it raises none. launched: whether a launch of a graph fails, whose error must name the op."""
         return None
 
     def other_way(self, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> OtherWay | None:
-        """How the framework runs it without a recipe; None where it cannot. Raises InvalidArguments."""
+        """How to run it by the framework's own kernels; None where that cannot be. Raises InvalidArguments."""
         return None

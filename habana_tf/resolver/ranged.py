@@ -1,8 +1,10 @@
-"""Finds the range of sizes that takes a signature, or compiles a recipe for a new one.
+"""Finds a recipe for a range of sizes: one recipe for all signatures of a cluster that differ in some sizes only.
 
-The forms of ranges are guessed from what a cluster met (`cluster.ranges`). A form that cannot be compiled is
-remembered with the reason, and the cluster gets a recipe per shape. A cluster for which many cannot is not guessed
-about any more: each guess may cost as much as a recipe.
+    met [64, 10] and [29, 10]     form [s0, 10]: one recipe, for any s0 that its conditions allow
+
+Forms are guessed by comparing the signatures that a cluster has met (`cluster.ranges`). Lowering or code generation may
+need a number where a form has a symbol. Such a form is remembered with the reason, and the signature gets a recipe of
+its own. Since each guess may cost as much as compiling a recipe, a cluster stops guessing after many that failed.
 """
 
 from __future__ import annotations
@@ -33,47 +35,50 @@ log = logging.getLogger("habana_tf")
 
 KeyParts = Sequence[tuple[str, object]]
 RangeRecipe = tuple[Recipe, str, list[int]]
-"""A recipe, how it came, and the values of its symbols."""
+"""A recipe, how it came (compiled, from the cache, ...), and the values of its symbols."""
 
 _NEEDS_NUMBERS = (NeedsNumber, Unfit, LoweringError)
-"""What says that there is no recipe for a range: a number is needed, or sizes are not known to agree."""
+"""Raised where a form cannot have a recipe: a number is needed, or two sizes are not known to be equal."""
 _DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What only a mistake in the compiler raises: it is said, and the cluster gets a recipe for its shape."""
+"""Raised by a mistake in the compiler only. It is logged, and the signature gets a recipe of its own."""
 _MOST_TRIES = 3
-"""How often a form is tried: at other sizes something else may hold that lowering has to decide."""
+"""How often a form is tried. A second try may succeed: where lowering compares sizes, it decides by those at hand."""
 MOST_PARTS = 8
-"""Ranges into which the conditions of its recipes may part one form; sizes beyond them have recipes of their own."""
+"""Recipes of one form, each for the sizes that meet its conditions; sizes that meet none of them have recipes of their
+own."""
 
 MOST_CLUSTERS = 4096
 """Clusters whose ranges are remembered, those met last."""
 MOST_FORMS = 64
 """Ranges of a cluster that are remembered, those used last."""
 FIRST_ALONE = 6
-"""Signatures of an op by itself that have recipes of their own before a range is tried: as many as an op meets in a
-small model. Fewer would save compilations of 15 ms each. But code for a range is the slower for sums over rows (1.6
-times the time, on matrices of 250 by 250) and running sums (1.3 times); for what moves elements it is as fast, so that
-more than these are not worth waiting for (20 shapes cost 17 compilations with 16 of them)."""
+"""Signatures of an op by itself that get recipes of their own before a range is tried: as many as an op meets in a
+small model. Fewer would save compilations of 15 ms each, but code for a range takes 1.6 times as long for sums over
+rows (of matrices of 250 by 250) and 1.3 times for running sums. More would not pay, because for ops that move elements
+it is as fast (20 shapes cost 17 compilations where the first 16 have their own)."""
 FIRST_PRODUCTS = 48
-"""The same of products: code for known sizes is the faster, and the convolutions of a network have some thirty."""
+"""The same for products, whose code for known sizes is faster: a network's convolutions have some thirty shapes."""
 FIRST_WALKED = 6
-"""Signatures of a cluster that have recipes of their own before products are walked in a range of them, which makes
-these products up to 1.4 times as slow (see `compiler.symbolic_products`). A front end that names earlier signatures has
-seen that the weights stay, so that the sizes of pictures change: there is no waiting then."""
+"""Signatures of a cluster that get recipes of their own before a range is tried in which products are plain loop nests
+(`compiler.symbolic_products`), which are up to 1.4 times as slow. There is no waiting where the front end names earlier
+signatures: it has seen that the weights kept their shapes, so that the data's sizes are what changes."""
 MOST_WALKED = 8
-"""How often that is tried in vain."""
+"""How often a cluster tries such ranges in vain."""
 MOST_ALONE = 64
-"""Signatures of an op by itself that are remembered, those met last."""
+"""Signatures that are remembered of an op by itself, those met last."""
 MOST_REFUSED = 32
-"""How often a range of a cluster is tried in vain before none is any more."""
+"""How often a cluster tries ranges in vain."""
 
 
 @dataclass
 class Ranges:
-    """What is known of the ranges of a cluster. forms: those that have a recipe, the one used last at the end.
+    """What is known of the ranges of a cluster.
 
-    refused: per form over symbolic extents why there is no recipe for it, once for each of all `tries`, and `walks` of
-    those in which products are walked. unfit: whether something has no kernel for a range, as products may have none.
-    alone: of an op by itself the signatures that it met, the last ones.
+    forms: those that have a recipe, the one used last at the end.
+    refused: by form, the reason of each try that failed. tries, walks: how many failed, of forms whose products have
+    tiles and of those whose products are walked (`SizeRange.walked`: plain loop nests).
+    unfit: whether a form failed because something has no kernel for a range, as products may have none.
+    alone: of an op by itself, the signatures that it met last.
     """
 
     forms: list[SizeRange] = field(default_factory=list)
@@ -111,10 +116,10 @@ def ranged(
     changed: tuple[ChangedNumber, ...],
     goal: Target,
 ) -> tuple[RangeRecipe | None, str]:
-    """The recipe for a range that takes this signature, how it came and the symbols' values; or None and why not.
+    """The recipe for a range that this signature is in; or None, and the reason.
 
-    computed: what the cluster computes, as parts of a key. changed: what is new about the signature. A form that cannot
-    be compiled is remembered with the reason, and the cluster gets a recipe per shape.
+    computed: what the cluster computes, as parts of a key. known: its earlier signatures. met: this one. changed: the
+    numbers in which it differs from them.
     """
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, ""
@@ -134,7 +139,7 @@ def ranged(
 
 
 def known_range(request: Request, met: Signature, goal: Target) -> RangeRecipe | None:
-    """The recipe for a range of an op by itself that takes what it met; None where there is none so far."""
+    """Of an op by itself the recipe of a known range that this signature is in; None where it is in none."""
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None
     computed = request.cluster.computed()
@@ -144,11 +149,11 @@ def known_range(request: Request, met: Signature, goal: Target) -> RangeRecipe |
 def ranged_alone(
     request: Request, program: Program, met: Signature, goal: Target
 ) -> tuple[RangeRecipe | None, list[Signature]]:
-    """The recipe for a new range that takes what an op by itself met; None where it gets one for just this, and the
-    signatures for which it got one before.
+    """Of an op by itself the recipe of a new range that this signature is in, None where it gets a recipe of its own;
+    and the signatures that got recipes of their own before.
 
-    An op stands in many places of a program, so that some shapes of it are no sign of sizes that change: the first
-    ones have recipes of their own, but where the front end says which earlier ones are of one range with it.
+    An op stands in many places of a program, so its first few shapes do not mean that sizes change: they get recipes of
+    their own, unless the front end names earlier signatures that are of one range with this one.
     """
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, []
@@ -164,7 +169,7 @@ def ranged_alone(
 
 
 def _taken(ranges: Ranges, request: Request, computed: KeyParts, met: Signature, goal: Target) -> RangeRecipe | None:
-    """The recipe of a range that is known and takes a signature."""
+    """The recipe of a known range that a signature is in."""
     for form in reversed(ranges.forms):
         if (dims := form.dims(met)) is not None:
             found = _recipe_for(form, dims, request, computed, goal)
@@ -177,8 +182,8 @@ def _guessed(
     ranges: Ranges, request: Request, computed: KeyParts, earlier: Sequence[Signature], met: Signature, goal: Target,
     walked: bool,
 ) -> tuple[RangeRecipe | None, str]:  # fmt: skip
-    """The recipe of a new range over earlier signatures and this one; or None and why not. walked: also of those in
-    which products are walked."""
+    """The recipe of a new range over earlier signatures and this one; or None, and the reason. walked: whether forms
+    with walked products are tried, too."""
     reasons: list[str] = []
     forms = guesses([*earlier, met])
     for new in chain(forms, (replace(form, walked=True) for form in forms if walked and ranges.unfit)):
@@ -212,8 +217,8 @@ def _recipe_for(
 ) -> tuple[Recipe, str]:
     """The recipe of a form for these sizes. Raises what lowering and code generation raise where a number is needed.
 
-    A recipe found under the form's key may be one for other sizes, of which it takes something else for granted. The
-    next one's key says for which sizes it is not.
+    The recipe under the form's key may have conditions that these sizes do not meet. Then the next key is tried, which
+    also lists the conditions of the recipes before it.
     """
     shapes = form.shapes(len(request.shapes))
     values = form.values(request.values)
@@ -242,8 +247,8 @@ def _program(form: SizeRange, source: Provenance, goal: Target) -> Program:
 
 
 def _same_program(request: Request, goal: Target) -> Recipe | None:
-    """The recipe of this process for what a cluster comes to, if it is there: other values may come to the same
-    program, where a slice begins, say."""
+    """The recipe that this process has for a cluster's program, if it has one: clusters that differ in values, such as
+    where a slice begins, may have the same program."""
     try:
         program = request.program()
     except Exception:  # why it cannot be lowered is found where it is needed

@@ -1,10 +1,11 @@
-"""torch.autocast("hpu"): which overloads run in bf16 and which in fp32, and the casts before them.
+"""torch.autocast("hpu"): casts the arguments of overloads that are on its lists, to bf16, to fp32, or to the widest
+type.
 
-PyTorch asks the dispatch key AutocastPrivateUse1 before an op of the device runs, while autocast is on. An op that is
+While autocast is on, PyTorch asks the dispatch key AutocastPrivateUse1 before an op of the device runs. An op that is
 on a list has a kernel there, which casts its tensors and calls the op again without the key; others pass through.
 
 The lists are those of Habana's bridge. `PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST` and `PT_HPU_AUTOCAST_FP32_OPS_LIST`
-name files that replace the first two, one op a line, read when the device is loaded.
+name files that replace the first two of them, one op a line, read when the device is loaded.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _KEY = "AutocastPrivateUse1"
 
 
 class CastPolicy(Enum):
-    """What is done with the floating-point tensors of an op, but those of fp64.
+    """How the floating-point tensors of an op are cast; fp64 ones are not.
 
-    LOWER: cast to autocast's type. FIRST: only the first one is. FP32: cast to fp32. WIDEST: cast to the widest type
-    among them. PRODUCT: as LOWER, and the results are cast to fp32.
+    LOWER: to autocast's type. FIRST: as LOWER, but the first argument only. FP32: to fp32. WIDEST: to the widest type
+    among them. PRODUCT: as LOWER, with the results cast to fp32.
     """
 
     LOWER = "lower precision"
@@ -59,12 +60,12 @@ WIDEST = ("add", "addcdiv", "addcmul", "cat", "div", "exp", "mul", "pow", "stack
 ONE_TYPE = (
     "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "cross", "grid_sampler", "index_put", "scatter_add", "tensordot",
 )  # fmt: skip
-"""Ops that take no two types and get them from ops of the first list; they are treated as `WIDEST`."""
+"""Ops that take tensors of one type only, and may get those of two from ops of the first list: treated as `WIDEST`."""
 _FIRST = frozenset({"batch_norm", "group_norm", "instance_norm", "layer_norm"})
-"""Ops whose weights and statistics stay in fp32 in the lower list."""
+"""Ops of the lower list whose weights and statistics stay in fp32."""
 _ALIASES = {"cross_entropy": "cross_entropy_loss", "truediv": "true_divide", "convolution": "conv2d", "sdpa":
             "scaled_dot_product_attention", "binary_cross_entropy_loss": "binary_cross_entropy"}  # fmt: skip
-"""By a name that lists use, that of ATen."""
+"""ATen's name of an op, by another name that lists use."""
 
 
 def policies(
@@ -83,14 +84,14 @@ def _aten(name: str) -> str:
 
 
 def read_list(path: str) -> tuple[str, ...]:
-    """The op names in a file, one a line; empty lines and those that begin with # count for nothing. Raises OSError."""
+    """The op names in a file, one a line. Empty lines and lines that begin with # are skipped. Raises OSError."""
     with open(path, encoding="utf-8") as file:
         lines = (line.strip() for line in file)
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 class Casts:
-    """The kernels that cast, registered as long as this object or until `replace`."""
+    """The kernels that cast. They stay registered as long as this object lives, or until `replace`."""
 
     def __init__(self) -> None:
         self._all: Any = None
@@ -98,7 +99,7 @@ class Casts:
         self._kept: dict[tuple[int, torch.dtype, bool], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def register(self) -> None:
-        """Has autocast use the default lists, or those of the settings' files."""
+        """Registers kernels for the default lists, or for those in the settings' files."""
         self._all = torch.library.Library("_", "IMPL")
         self._all.fallback(torch.library.fallthrough_kernel, _KEY)
         torch.set_autocast_dtype("hpu", torch.bfloat16)
@@ -108,7 +109,7 @@ class Casts:
         ))  # fmt: skip
 
     def replace(self, chosen: dict[str, CastPolicy], verbose: bool = False) -> None:
-        """Has autocast use these policies. verbose: each op is told of when it is first cast."""
+        """Registers kernels for other policies in the place of these. verbose: logs each op when it is first cast."""
         if self._aten is not None:
             self._aten._destroy()
         self._aten = torch.library.Library("aten", "IMPL")
@@ -151,7 +152,7 @@ class Casts:
         return torch.get_autocast_dtype("hpu")
 
     def _cast(self, value: Any, dtype: torch.dtype) -> Any:
-        """An argument with its tensors in a type."""
+        """An argument with its tensors cast to a type."""
         if isinstance(value, torch.Tensor):
             if value.dtype is dtype or not _castable(value):
                 return value
@@ -163,8 +164,8 @@ class Casts:
         return value
 
     def _cast_weight(self, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """A weight in a type: cast once until the outermost autocast ends. One that was cast without gradients has
-        none to give."""
+        """A weight cast to a type, once until the outermost autocast ends. Kept by whether gradients are on, because a
+        weight that was cast without has none to give."""
         key = id(weight), dtype, torch.is_grad_enabled()
         kept = self._kept.get(key)
         if kept is None:

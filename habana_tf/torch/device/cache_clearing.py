@@ -1,4 +1,4 @@
-"""Begins a program with an empty recipe cache, where PT_HPU_RECIPE_CACHE_CONFIG asks for it."""
+"""Empties the recipe cache when a program begins, if PT_HPU_RECIPE_CACHE_CONFIG asks for it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _log = logging.getLogger("habana_tf")
 
 
 def clear_if_asked() -> None:
-    """Removes all recipes once in a program: in the process of local rank 0, and in none that it starts. Others may
-    have read recipes by then, or compile them again. A cache that cannot be cleared is said to be so.
+    """Removes all recipes, once for a job: in the process of local rank 0, and not again in processes that it starts.
+    Other ranks may have loaded recipes by then, or compile them again. Logs a warning if it cannot.
 
     Raises settings.SettingError, and hardware.ranks.RankError.
     """

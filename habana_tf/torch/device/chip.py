@@ -18,5 +18,5 @@ class synDeviceType(enum.Enum):
 
 
 def device_type() -> synDeviceType:
-    """That of this process's card; it is not claimed."""
+    """The generation of this process's card. Does not claim the card."""
     return synDeviceType(current.chip().device_type)

@@ -1,9 +1,9 @@
-"""Tells `torch.compile` of the device once PyTorch imports what `torch.compile` is made of, so that loading the device
-imports neither Dynamo nor Inductor.
+"""Tells `torch.compile` of the device, when PyTorch imports the modules that `torch.compile` needs. So loading the
+device imports neither Dynamo nor Inductor.
 
-`backend="hpu_backend"` is registered here, and not only by the entry point of an installed distribution. Inductor,
-which is what `torch.compile` takes where no backend is named, has no code for the device: it gets a generator of code
-that says so.
+`backend="hpu_backend"` is registered here, because the entry point is there only where the package is installed as a
+distribution. Inductor, the default backend of `torch.compile`, cannot generate code for the device; it gets a code
+generator that raises an error which says so.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from habana_tf.host_changes.after_import import when_imported
 
 
 def announce() -> None:
-    """Has both told when they are imported, or now."""
+    """Tells Dynamo and Inductor of the device: now, or when they are imported."""
     when_imported("torch._dynamo.backends.registry", _tell_dynamo)
     when_imported("torch._inductor.codegen.common", _tell_inductor)
 
 
 def hpu_backend(graph: Any, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """`compile_backend.hpu_backend`, imported at its first use."""
+    """`habana_tf.torch.compile.hpu_backend`, which is imported at the first call."""
     backend = importlib.import_module("habana_tf.torch.compile").hpu_backend  # by name, as an entry point is
     made: Callable[..., Any] = backend(graph, examples, **options)
     return made
@@ -40,12 +40,12 @@ def _tell_inductor(common: ModuleType) -> None:
 
 
 class NoCode:
-    """A scheduler and a generator of code for Inductor, which refuse."""
+    """The device's scheduler and code generator for Inductor, which raise an error."""
 
     supports_caching = False
 
     def __init__(self, *given: Any) -> None:
-        """Takes the place of a scheduler, which is not asked for anything."""
+        """Does nothing: Inductor makes a scheduler before it generates code."""
 
     @staticmethod
     def create(*given: Any, **named: Any) -> NoReturn:

@@ -1,8 +1,7 @@
 """`torch.Generator("hpu")`: a generator of PyTorch's CPU that says it is the device's.
 
-PyTorch's core makes a generator of the device only for a backend in C++. The device's random ops draw the key of their
-stream from whatever generator they are given (`random_state.take`), so one of the CPU serves, with its own seeds and
-states.
+PyTorch can make a generator only for a device in C++. The device's random ops take the key of their stream from any
+generator (`random_state.take`), so a generator of the CPU will do, with its own seed and state.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class _Kind(type(_Base)):  # type: ignore[misc]
 
 
 class Generator(torch._C.Generator, metaclass=_Kind):
-    """As torch.Generator, which it stands for; device: the device hpu too."""
+    """Stands for torch.Generator, and also makes generators for the device hpu."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         asked = torch.device(device)

@@ -1,8 +1,8 @@
 """Modules whose calls replay HPU graphs: `wrap_in_hpu_graph` for inference, `make_graphed_callables` and `ModuleCacher`
 for training.
 
-A call is told from others by the shapes of its tensors and its other arguments; each kind of call has a graph.
-Arguments are copied to the graph's memory, and results from it, so that they outlive the next replay.
+Calls are of one kind if their tensors have the same shapes and types and their other arguments are equal; each kind has
+a graph. Arguments are copied into the graph's memory, and results out of it, so that they outlive the next replay.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ __all__ = [
 
 
 def _key(leaves: Sequence[Any], spec: Any, training: bool) -> Hashable | None:
-    """What calls of one graph have in common; None of a call that can have none: one with tensors of other devices, or
-    with an object of the program's own, which may hold tensors and change, as a cache of keys and values does."""
+    """The kind of a call, by which its graph is found. None for calls that cannot have a graph: with tensors of other
+    devices, or with an object of the program's own, which may hold tensors and change, as a cache of keys and values
+    does."""
     parts: list[Any] = [str(spec), training, torch.is_autocast_enabled("hpu")]
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
@@ -50,10 +51,9 @@ def wrap_in_hpu_graph_func(
     func: Callable[..., Any], asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """A function whose calls replay graphs, without gradients. The first call of a kind captures its graph; calls with
-    tensors of other devices or objects that may hold tensors, and those of more than `max_graphs` kinds, run as before.
-    asynchronous, disable_tensor_cache and dry_run change nothing here: nothing is ever under way, no copies are kept,
-    and a capture is never run."""
+    """A function whose calls replay graphs, without gradients. The first call of a kind captures its graph. Calls that
+    cannot have a graph, and those of more than `max_graphs` kinds, run as before. asynchronous, disable_tensor_cache
+    and dry_run have no effect: nothing is asynchronous, no copies are kept, and captures never run programs."""
     replaying = _Replaying(func, None, max_graphs)
 
     @functools.wraps(func)
@@ -110,9 +110,9 @@ def wrap_in_hpu_graph(
     module: torch.nn.Module, asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> torch.nn.Module:  # fmt: skip
-    """The module itself, whose calls replay graphs from now on, without gradients. See `wrap_in_hpu_graph_func`; calls
-    in training and in evaluation have graphs of their own, and weights that are replaced or moved are captured again.
-    Its method `clear_cache` forgets the graphs. Raises RuntimeError at the first call in eager mode."""
+    """Makes a module's calls replay graphs, without gradients, and returns it. See `wrap_in_hpu_graph_func`. Calls in
+    training and in evaluation have graphs of their own; weights that are replaced or moved are captured again. The
+    module's new method `clear_cache` forgets the graphs. Raises RuntimeError at the first call in eager mode."""
     forward = _Replaying(module.forward, module, max_graphs)
     module.forward = forward
     module.clear_cache = module.clear_inputs = forward.clear_cache
@@ -120,8 +120,9 @@ def wrap_in_hpu_graph(
 
 
 class _Graphs:
-    """A graph of one kind of call, and one of its backward pass, which autograd sees as one function. Without gradients
-    where they are off at the capture. Captures run nothing: else what a call counts would be counted twice."""
+    """The graphs of one kind of call: one of its forward pass, and one of its backward pass. Autograd sees both as one
+    function. There is no backward pass if gradients are off at the capture. Captures run nothing: else what a call
+    counts, such as batches, would be counted twice."""
 
     def __init__(
         self, forward: Callable[..., Any], module: torch.nn.Module | None, leaves: Sequence[Any], spec: Any,
@@ -174,7 +175,7 @@ class _Graphs:
         return torch.autograd.grad(differentiable, self.wanted, given, allow_unused=self.allow_unused)
 
     def replayed(self, given: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The results of the forward pass, which outlive the next replay. Where gradients are off."""
+        """Replays the forward pass for these tensors. Returns copies of its results. Called with gradients off."""
         for static, tensor in zip(self.inputs, given, strict=False):
             static.copy_(tensor)
         self.fwd.replay()
@@ -219,9 +220,10 @@ def make_graphed_callables(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False,
     asynchronous: bool = False, disable_tensor_cache: bool = False, dry_run: bool = False,
 ) -> Any:  # fmt: skip
-    """Callables whose calls replay a graph forward and one backward. callables: modules or functions, or one; their
-    arguments have to be as `sample_args` (a tuple of arguments, or one for each). A module is returned itself; in the
-    other of training and evaluation it runs as before. Raises RuntimeError for modules with hooks."""
+    """Callables whose calls replay one graph for the forward and one for the backward pass. callables: modules or
+    functions, or one. Later arguments have to be like `sample_args` (a tuple of arguments, or one for each callable).
+    Modules are returned themselves; in the other one of training and evaluation mode they run as before. Raises
+    RuntimeError for modules with hooks."""
     single = not isinstance(callables, (tuple, list))
     each, samples = ((callables,), (sample_args,)) if single else (callables, sample_args)
     made = [_graphed(c, a, num_warmup_iters, allow_unused_input) for c, a in zip(each, samples, strict=True)]
@@ -246,7 +248,8 @@ def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool)
 
 
 class _AsSampled:
-    """What a module of `make_graphed_callables` has in place of its `forward`, which a copy of it has again."""
+    """Takes the place of the `forward` of a module of `make_graphed_callables`. A copy of the module has the original
+    one again."""
 
     def __init__(self, original: Callable[..., Any], module: torch.nn.Module, captured: _Graphs) -> None:
         functools.update_wrapper(cast(Any, self), original)

@@ -1,14 +1,15 @@
-"""HPU graphs: what lazy mode makes of a stretch of a program is kept, and run again on the same memory.
+"""HPU graphs: keep the programs that a piece of Python code became in lazy mode, and run them again on the same memory.
 
-Between `capture_begin` and `capture_end` ops are recorded and run as always; every program that they become is noted
-with the addresses that it reads and writes. `replay` runs these programs again, without recording an op:
+Between `capture_begin` and `capture_end` ops are recorded and run as always, and each program that runs is noted, with
+the addresses that it reads and writes. `replay` runs these programs again, without recording an op:
 
     x = torch.zeros(4).to("hpu")             x's memory is an input of the graph
     with hpu.graph(g): y = model(x)          noted: program(x, weights) -> y
     x.copy_(batch); g.replay()               y's memory has model(batch)
 
-All memory that the programs touch stays the graph's until it is reset or gone. What the host does in between cannot be
-repeated and so is refused: to read a tensor, to write one that was there before, random ops without a program.
+All memory that the programs use stays the graph's until the graph is reset or gone. A replay cannot repeat what the
+host does during a capture, so that is refused: reading a tensor, writing one that was there before, random ops on the
+CPU.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ __all__ = ["HPUGraph", "graph", "is_current_stream_capturing"]
 
 @dataclass
 class _Program:
-    """A program with the addresses and numbers of its run. parts: the inputs that are parts of a block."""
+    """One launch of the graph: the program, its addresses, and its run-time numbers. parts: the inputs that are parts
+    of a block. vectors: hold the floats and the integers. drawn: (position, number) of integers that are drawn anew at
+    each replay."""
 
     launch: LoadedProgram
     inputs: list[int]
@@ -49,7 +52,8 @@ class _Program:
 
 @dataclass
 class _Constant:
-    """What the host wrote into memory that a program writes later."""
+    """Contents that the host wrote during the capture into memory that a program overwrites later: each replay writes
+    them again."""
 
     block: Block
     saved: torch.Tensor
@@ -59,8 +63,8 @@ class _Constant:
 
 
 class _Captured(Watched):
-    """What happens during a capture. steps: programs and constants in their order; held: by identity, the blocks that
-    stay the graph's."""
+    """What happens during a capture. steps: launches and constants, in order. held: the blocks that stay the graph's,
+    by identity. constants: blocks that the host has written and no program yet."""
 
     def __init__(self, memory: Memory, execute: bool) -> None:
         super().__init__()
@@ -74,7 +78,7 @@ class _Captured(Watched):
         self, launch: LoadedProgram, read: list[Block], offsets: dict[int, int], written: list[Block],
         numbers: tuple[list[float], list[int]],
     ) -> bool:  # fmt: skip
-        """Notes a program that is about to run; whether it is to."""
+        """Notes a program that is about to run. Returns whether it is to run."""
         for block in written:
             if self.constants.pop(id(block), None) is not None:
                 self.steps.append(_Constant(block, block.host().clone()))
@@ -95,7 +99,7 @@ class _Captured(Watched):
         return self.execute
 
     def touched(self, block: Block, write: bool) -> None:
-        """Refuses what the host does with a tensor's memory, but to fill new memory, which stays as it is."""
+        """Refuses that the host reads a tensor or writes an old one. It may fill new memory."""
         if not write or id(block) in self.before:
             raise RuntimeError(
                 f"the host {'writes' if write else 'reads'} a tensor while an HPU graph is captured, which a replay "
@@ -104,14 +108,14 @@ class _Captured(Watched):
         self.constants[id(block)] = block
 
     def random(self, overload: Any) -> None:
-        """Refuses a random op that is in no program."""
+        """Refuses a random op that runs on the CPU."""
         raise RuntimeError(
             f"{overload} draws its numbers on the host, and an HPU graph would give the same ones at each replay"
         )
 
 
 class HPUGraph:
-    """A stretch of a program in lazy mode, kept to be run again."""
+    """The programs of a piece of code, captured in lazy mode, to be run again."""
 
     def __init__(self) -> None:
         self._captured: _Captured | None = None
@@ -119,7 +123,8 @@ class HPUGraph:
         self._finalizer: Any = None
 
     def capture_begin(self, dry_run: bool = False) -> None:
-        """Notes what follows. dry_run: without running it. Raises RuntimeError in eager mode and during a capture."""
+        """Begins a capture. dry_run: programs are noted and not run. Raises RuntimeError in eager mode and during a
+        capture."""
         recorder = current.recorder()
         if not recorder.lazy:
             raise RuntimeError("HPU graphs are for lazy mode: set PT_HPU_LAZY_MODE=1, or use torch.compile")
@@ -132,7 +137,7 @@ class HPUGraph:
             self._captured = captured
 
     def capture_end(self) -> None:
-        """Ends what `capture_begin` began. Raises RuntimeError without it."""
+        """Ends the capture. Raises RuntimeError without one."""
         recorder = current.recorder()
         captured = self._captured
         if captured is None:
@@ -151,7 +156,7 @@ class HPUGraph:
         self._finalizer.atexit = False
 
     def replay(self, asynchronous: bool = False) -> None:
-        """Runs it again, on the same memory. Raises RuntimeError where nothing was captured."""
+        """Runs the programs again, on the same memory. Raises RuntimeError if nothing was captured."""
         recorder = current.recorder()
         if self._steps is None:
             raise RuntimeError("replay() without a capture: call capture_begin() and capture_end() first")
@@ -162,14 +167,14 @@ class HPUGraph:
             recorder.memory.publish()
 
     def reset(self) -> None:
-        """Forgets it, and gives its memory back."""
+        """Forgets the programs, and gives their memory back."""
         self._steps = None
         if self._finalizer is not None:
             self._finalizer()
             self._finalizer = None
 
     def abandon(self) -> None:
-        """Ends a capture that went wrong: nothing was captured."""
+        """Ends a capture that has failed; nothing is kept of it."""
         recorder = current.recorder()
         if self._captured is not None:
             self._leave(recorder, self._captured)
@@ -177,7 +182,7 @@ class HPUGraph:
 
 
 class graph:
-    """Captures what is within: `with hpu.graph(g): y = model(x)`. stream: is current meanwhile."""
+    """Captures the code within it: `with hpu.graph(g): y = model(x)`. stream: the current one within."""
 
     def __init__(self, hpu_graph: HPUGraph, stream: Stream | None = None, dry_run: bool = False) -> None:
         self.hpu_graph, self.stream, self.dry_run = hpu_graph, stream, dry_run
@@ -196,5 +201,5 @@ class graph:
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether a graph is captured now."""
+    """Whether a capture is under way."""
     return current.recorder().watching

@@ -34,12 +34,12 @@ __all__ = [
 
 _ = _is_in_bad_fork  # PyTorch asks for it by this name
 _initialized = True
-"""Has torch.utils.checkpoint keep the state of the device's random numbers: without it a dropout differs the second
-time."""
+"""With it torch.utils.checkpoint saves the device's random state; without, a dropout is another one when it is
+recomputed."""
 
 
 def init() -> None:
-    """Nothing: the card is claimed by the first tensor."""
+    """Does nothing but look whether the device is loaded: the first tensor claims the card."""
     current.recorder()
 
 
@@ -55,12 +55,12 @@ def __getattr__(name: str) -> Any:
 
 
 def is_available() -> bool:
-    """Whether there is a card: with HABANA_SIM_CARDS=0 libraries that look for one take the CPU."""
+    """Whether there is a card. Libraries that look for one use the CPU where HABANA_SIM_CARDS is 0."""
     return current.is_loaded() and HABANA_SIM_CARDS.get() > 0
 
 
 def is_initialized() -> bool:
-    """Whether the card is claimed, which the first tensor does."""
+    """Whether this process has claimed a card, as its first tensor does."""
     return current.is_loaded() and current.recorder().memory.used
 
 
@@ -75,8 +75,9 @@ def current_device() -> int:
 
 
 def set_device(device: Any) -> None:
-    """Takes the one device there is. Another number is that of a card of the machine, which this process then claims:
-    Habana's way to give processes cards of their own. Raises RuntimeError where it already has another."""
+    """Chooses the card, which is the only one of this process. Another number is that of one of the machine's cards,
+    which the process claims then: so Habana's scripts give each process a card. Raises RuntimeError where it already
+    has another."""
     number = device if isinstance(device, int) else torch.device(device).index or 0
     if number and not is_initialized():
         HLS_MODULE_ID.set(str(number))
@@ -84,7 +85,7 @@ def set_device(device: Any) -> None:
 
 
 class device:
-    """Chooses the one device there is for a while. Raises RuntimeError for another."""
+    """Chooses the card within it, as `set_device`. Raises RuntimeError for another than this process has."""
 
     def __init__(self, device: Any) -> None:
         self.idx = index(None if isinstance(device, int) and device < 0 else device)
@@ -97,7 +98,7 @@ class device:
 
 
 class device_of(device):
-    """Chooses the device of a tensor for a while."""
+    """Chooses the card of a tensor within it."""
 
     def __init__(self, obj: torch.Tensor) -> None:
         super().__init__(obj.device if obj.device.type == "hpu" else None)
@@ -127,18 +128,18 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 
 def synchronize(device: Any = None) -> None:
-    """Runs what was recorded. Nothing else is ever under way."""
+    """Runs what was recorded. Nothing else runs asynchronously."""
     index(device)
     current.recorder().flush()
 
 
 def enable_dynamic_shape() -> None:
-    """Has sizes that change compiled as ranges, which is how it is unless TF_ENABLE_DYNAMIC_SHAPES says otherwise."""
+    """Compiles changing sizes as ranges. This is the default, unless TF_ENABLE_DYNAMIC_SHAPES says otherwise."""
     TF_ENABLE_DYNAMIC_SHAPES.set("1")
 
 
 def disable_dynamic_shape() -> None:
-    """Has each size compiled by itself."""
+    """Compiles a program for each size."""
     TF_ENABLE_DYNAMIC_SHAPES.set("0")
 
 

@@ -14,45 +14,45 @@ __all__ = [
 
 
 def memory_allocated(device: Any = None) -> int:
-    """What tensors have."""
+    """Bytes that tensors use."""
     index(device)
     return memory().statistics.allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that tensors had."""
+    """The most bytes that tensors used."""
     index(device)
     return memory().statistics.peak
 
 
 def memory_reserved(device: Any = None) -> int:
-    """What this process has, freed memory that is kept included."""
+    """Bytes that this process has, with freed memory that it keeps."""
     index(device)
     return memory().statistics.reserved
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most that this process had."""
+    """The most bytes that this process had."""
     index(device)
     return memory().statistics.reserved_peak
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Counts the most from now on."""
+    """Forgets the peaks: counts the most bytes from now on."""
     index(device)
     statistics = memory().statistics
     statistics.peak, statistics.reserved_peak = statistics.allocated, statistics.reserved
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Counts from now on how often memory ran out."""
+    """Sets the counts of how often memory ran out to 0."""
     index(device)
     statistics = memory().statistics
     statistics.retries = statistics.failures = 0
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """What is free, and what the card has."""
+    """Free bytes, and all bytes of the card."""
     index(device)
     found = memory()
     return found.capacity - found.statistics.reserved, found.capacity

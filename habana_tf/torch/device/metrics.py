@@ -20,8 +20,8 @@ class MetricNotFound(RuntimeError):
 
 
 def _recipes() -> tuple[dict[str, int], int]:
-    """Recipes by how they came, and microseconds that compiling took (for programs of more than one op, of which the
-    last signatures are known)."""
+    """How many recipes came from where, and the microseconds that compiling took; of programs of more than one op, by
+    the signatures that are remembered."""
     report = recompilation_report()
     counts: dict[str, int] = {}
     for each in (*(c.counts for c in report.clusters), *report.one_op.values()):
@@ -57,7 +57,7 @@ _COUNTED: dict[str, Callable[[], dict[str, int]]] = {
 
 
 class Metric:
-    """One metric, counted from when this was made or `reset`, until `stop`."""
+    """One metric, counted from the time that this was made, or reset, until `stop`."""
 
     def __init__(self, name: str) -> None:
         if name not in _COUNTED:

@@ -1,4 +1,4 @@
-"""Parts for programs that keep HPU graphs of their own, one for each kind of call, as many of Habana's samples do:
+"""Helpers for programs that manage HPU graphs of their own, one for each kind of call, as many of Habana's samples do:
 
 key = input_hash((args, kwargs))
 if key not in known: known[key] = CachedParams(inputs, outputs, graph)    after a capture with these inputs
@@ -26,8 +26,8 @@ class CachedParams:
 
 
 def input_hash(obj: Any) -> int:
-    """A number that arguments of one structure have in common whose tensors have the same shapes, types and devices,
-    and whose other values are equal. Raises TypeError for values that cannot be hashed."""
+    """A hash of arguments. Equal for arguments with the same structure, the same shapes, types and devices of tensors,
+    and equal other values. Raises TypeError for values that cannot be hashed."""
     leaves, spec = pytree.tree_flatten(obj)
     return hash((
         str(spec),
@@ -36,8 +36,8 @@ def input_hash(obj: Any) -> int:
 
 
 def copy_to(dst: Any, src: Any) -> None:
-    """Writes the tensors of arguments into those of others of the same structure. Raises ValueError for another one,
-    and what `Tensor.copy_` raises."""
+    """Copies the tensors of `src` into those of `dst`, in arguments of the same structure. Raises ValueError if the
+    structures differ, and what `Tensor.copy_` raises."""
     leaves, spec = pytree.tree_flatten(dst)
     given, other = pytree.tree_flatten(src)
     if spec != other:

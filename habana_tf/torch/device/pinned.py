@@ -1,7 +1,7 @@
 """Pinned memory of the host: `tensor.pin_memory()`, `DataLoader(pin_memory=True)`.
 
-A card reads pinned memory without a copy in between. The simulated card is memory of the host and reads all of it so:
-to pin a tensor is to copy it, as PyTorch does, and to remember that `is_pinned` holds for the copy.
+A real card can read pinned memory directly. The simulated card is in host memory and can read all of it. So pinning a
+tensor copies it, as in PyTorch, and remembers the copy for `is_pinned`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 _MOST = 1024
-"""Remembered storages from which those that are gone are looked for."""
+"""How many storages are remembered before those that are gone are removed."""
 
 
 def _done(t: torch.Tensor, stream: Any) -> None:
-    """Nothing: a stream's work is done when memory is given to others."""
+    """`record_stream`. Does nothing: streams have no work left when memory is reused."""
 
 
 class Pinned:
-    """The kernels of the CPU that PyTorch lacks where a device has no allocator of pinned memory."""
+    """The kernels for pinned memory that PyTorch has only for devices with an allocator of it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,18 +30,18 @@ class Pinned:
         self._of_cpu: Any = None
 
     def register(self) -> None:
-        """Registers that a stream uses a tensor."""
+        """Registers `record_stream` for tensors of the device."""
         self._own = torch.library.Library("aten", "IMPL")
         self._own.impl("record_stream", _done, "PrivateUse1")
 
     def on_cpu(self) -> None:
-        """Registers kernels of the CPU, which PyTorch has for backends in C++."""
+        """Registers `pin_memory` and `is_pinned` for tensors of the CPU."""
         self._of_cpu = torch.library.Library("aten", "IMPL")
         self._of_cpu.impl("is_pinned", self._is_pinned, "CPU")
         self._of_cpu.impl("_pin_memory", self._pin, "CPU")
 
     def off_cpu(self) -> None:
-        """Takes these back."""
+        """Takes these two back."""
         self._of_cpu._destroy()
 
     def _pin(self, t: torch.Tensor, device: Any = None) -> torch.Tensor:
@@ -50,7 +50,7 @@ class Pinned:
         return made
 
     def remember(self, t: torch.Tensor) -> None:
-        """Has `is_pinned` hold for a tensor's memory."""
+        """Remembers the memory of a tensor as pinned."""
         storage = t.untyped_storage()
         with self._lock:
             if len(self._storages) >= _MOST:

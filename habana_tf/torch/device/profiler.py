@@ -1,10 +1,9 @@
-"""torch.profiler with the device's events: launches among the function events, the whole timeline in a Chrome trace.
+"""Adds the device's events to torch.profiler: launches to the function events, the whole timeline to a Chrome trace.
 
-PyTorch's profiler takes events of a device from a library in C++ that registers with Kineto; from Python there is no
-way in. So while a profiler with the activity HPU (or PrivateUse1) is active, the runtime's own record is on, and what
-it has is added where PyTorch's results are read: `events()` and `key_averages()` get each launch, with the time that it
-took on this host, and a Chrome trace gets what `habana-tf trace` writes: launches, kernel calls, copies, ops on the
-CPU, and the card's engines as predicted. Times are of the same clock.
+PyTorch's profiler gets events of devices from libraries in C++ only. So while a profiler with the activity HPU (or
+PrivateUse1) is active, the runtime records its own timeline, and its events are added where PyTorch's results are read.
+`events()` and `key_averages()` get each launch, with its time on this host. A Chrome trace gets what `habana-tf trace`
+writes: launches, kernel calls, copies, ops on the CPU, and the card's engines as predicted. All times are of one clock.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from habana_tf.card.timeline.record import EventKind, Record, TimelineRecording
 
 _NS_PER_US = 1000
 _FIRST_PROCESS = 900_000_000
-"""Processes of ours in a Chrome trace are numbered from here, where no real one is."""
+"""Our process numbers in a Chrome trace begin here, above all real ones."""
 
 
 @dataclass
 class _Window:
-    """Of one profiler: the recording that is under way, and what the last one had."""
+    """Of one profiler: the recording that is running, and the record of the last one."""
 
     recording: TimelineRecording | None = None
     record: Record | None = None
@@ -35,7 +34,7 @@ _windows: weakref.WeakKeyDictionary[Any, _Window] = weakref.WeakKeyDictionary()
 
 
 def supporting(original: Any) -> Any:
-    """`_supported_activities`: HPU is one of them, which a build of PyTorch 2.10 for CUDA leaves out."""
+    """`_supported_activities`: adds HPU, which PyTorch 2.10 built for CUDA leaves out."""
 
     @functools.wraps(original)
     def _supported_activities() -> Any:
@@ -47,7 +46,7 @@ def supporting(original: Any) -> Any:
 
 
 def starting(original: Any) -> Any:
-    """`_start_trace` of torch.autograd.profiler.profile: the window of a profiler begins."""
+    """`_start_trace` of torch.autograd.profiler.profile: begins a recording."""
 
     @functools.wraps(original)
     def _start_trace(self: Any) -> Any:
@@ -62,7 +61,7 @@ def starting(original: Any) -> Any:
 
 
 def ending(original: Any) -> Any:
-    """`__exit__`: the window ends, after what was recorded in lazy mode has run."""
+    """`__exit__`: ends the recording, after what was recorded in lazy mode has run."""
 
     @functools.wraps(original)
     def __exit__(self: Any, *why: Any) -> Any:
@@ -79,7 +78,7 @@ def ending(original: Any) -> Any:
 
 
 def parsing(original: Any) -> Any:
-    """`_ensure_function_events`: the launches are among the events."""
+    """`_ensure_function_events`: adds the launches."""
 
     @functools.wraps(original)
     def _ensure_function_events(self: Any) -> Any:
@@ -94,7 +93,7 @@ def parsing(original: Any) -> Any:
 
 
 def exporting(original: Any) -> Any:
-    """`export_chrome_trace`: the file has the device's processes, too."""
+    """`export_chrome_trace`: adds the device's processes to the file."""
 
     @functools.wraps(original)
     def export_chrome_trace(self: Any, path: str, *args: Any, **kwargs: Any) -> Any:
@@ -112,7 +111,7 @@ def exporting(original: Any) -> Any:
 
 
 def _launches(record: Record, zero: int) -> Iterator[Any]:
-    """Function events. zero: nanoseconds of the time of day at which the profiler's began."""
+    """The launches as function events. zero: when the profiler began, in nanoseconds of the time of day."""
     from torch.autograd import DeviceType
     from torch.autograd.profiler_util import FunctionEvent
 
@@ -127,7 +126,8 @@ def _launches(record: Record, zero: int) -> Iterator[Any]:
 
 
 def _events(record: Record, zero: int) -> list[dict[str, Any]]:
-    """Chrome trace events. zero: nanoseconds of the time of day that the file's times count from."""
+    """The timeline as Chrome trace events. zero: from when the file counts its times, in nanoseconds of the time of
+    day."""
     from habana_tf.card.timeline import chrome, part
 
     offset = (record.begin + record.clock.realtime - record.clock.monotonic - zero) / _NS_PER_US

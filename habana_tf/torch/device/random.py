@@ -32,7 +32,7 @@ def initial_seed() -> int:
 
 
 def seed() -> int:
-    """Seeds the random numbers with what nothing predicts, and returns it."""
+    """Seeds the random numbers unpredictably. Returns the seed."""
     return random_state.default.seed()
 
 
@@ -48,7 +48,7 @@ def get_rng_state(device: Any = None) -> torch.Tensor:
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
-    """Goes on with the random numbers where `get_rng_state` was called."""
+    """Sets a state that `get_rng_state` has returned."""
     index(device)
     random_state.default.set_state(new_state)
 

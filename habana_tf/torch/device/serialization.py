@@ -1,6 +1,6 @@
-"""torch.save and torch.load of tensors of the device: what they do with a storage that says `hpu`.
+"""Lets torch.save and torch.load handle storages of the device.
 
-Without this PyTorch would ask for an allocator of the device, which only a backend in C++ has.
+PyTorch would ask for an allocator of the device to load them, which only devices in C++ have.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 from habana_tf.torch.dispatch import fallback
 
 _PRIORITY = 5
-"""Before PyTorch's own, which begin with 10; no two may have one number."""
+"""Before PyTorch's own handlers, whose numbers begin with 10. No two may have the same."""
 
 
 def register() -> None:
-    """Has PyTorch read and write storages of the device."""
+    """Registers how storages of the device are saved and loaded."""
 
     def place(storage: Any) -> str | None:
         return str(storage.device) if storage.device.type == "hpu" else None

@@ -1,8 +1,8 @@
 """`torch.hpu.Stream` and `torch.hpu.Event`.
 
-A card runs the programs of its streams side by side. Here a launch returns when its program has run, so the only work
-that can be waiting is what is recorded and not yet launched: `synchronize` and `wait` launch it, `query` asks if there
-is any. Times are those of this host; `card_time_report` has a card's.
+On a card the programs of several streams run side by side. Here a launch returns when its program has run, so the only
+work that may be pending is what was recorded and not launched: `synchronize` and `wait` launch it, `query` asks if
+there is any. Times are those of this host; `card_time_report` predicts a card's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _current = threading.local()
 
 
 class Stream(torch.Stream):
-    """A queue of work. device, priority: taken as PyTorch's other streams do; there is one card and one priority."""
+    """A queue of work. device, priority: have no effect, since there is one card and one priority."""
 
     def __new__(cls, device: Any = None, priority: int = 0, **ignored: Any) -> Any:
         return super().__new__(cls, device=torch.device("hpu", index(device)))
@@ -89,16 +89,16 @@ class Event:
         self._at: int | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Sets the mark here: what was recorded so far runs before it."""
+        """Sets the mark here. Runs what was recorded before."""
         recorder().flush()
         self._at = time.perf_counter_ns()
 
     def query(self) -> bool:
-        """Whether the work before it is done, as it is where the mark was set."""
+        """Whether the work before it is done: always, because `record` ran it."""
         return True
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Has later work of a stream wait for it, as all does."""
+        """Does nothing: later work runs after it anyway."""
 
     def synchronize(self) -> None:
         """Waits for the work before it."""

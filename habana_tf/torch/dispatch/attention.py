@@ -1,11 +1,11 @@
-"""Attention on tensors of bf16: its two products in that type, with sums of fp32, as a card has them.
+"""Attention on bf16 tensors: its two products in bf16, with sums in fp32, as a card computes them.
 
-PyTorch's formula for devices without a kernel of attention casts such tensors to fp32 before, which is twice the bytes
-and none of a card's products in bf16. It has a switch for that, but one for all devices of the process. Tensors of fp16
-are computed so: their scores may be beyond its range.
+For devices without a kernel of attention PyTorch has a formula, which first casts such tensors to fp32: twice the
+bytes, and no product in bf16. PyTorch has a switch for that, but only one for all devices of the process. fp16 tensors
+are still computed by PyTorch's formula, because scores may be beyond the range of fp16.
 
-Where PyTorch's CPU has a kernel of attention, the result lies in memory as the query does: of heads that a model has
-split from its channels, position by position, so that joining them again copies nothing.
+Where PyTorch's CPU has a kernel of attention, the result lies in memory as the query does: with heads that a model has
+split from its channels that is position by position, so that joining the heads again copies nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def attention(
     dropout_p: float = 0.0, is_causal: bool = False, dropout_mask: torch.Tensor | None = None, *,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """What attention gives, and the weights that it gave the values."""
+    """The result of attention, and the weights that it gave the values."""
     made, weights = _computed(
         query, key, value, attn_mask, dropout_p, is_causal, dropout_mask, scale=scale, enable_gqa=enable_gqa
     )
@@ -40,7 +40,7 @@ def attention(
 
 
 def _has_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
-    """Whether PyTorch's CPU has one, and does not compute the formula."""
+    """Whether PyTorch's CPU has a kernel of attention for these operands, rather than the formula."""
     if query.dim() != 4 or mask is not None and (mask.requires_grad or mask.dim() not in (2, 4)):
         return False
     sizes, lengths = {t.shape[3] for t in (query, key, value)}, (query.shape[2], key.shape[2])
@@ -78,6 +78,7 @@ def _on_others(*args: Any, **kwargs: Any) -> Any:
 
 
 def register(library: Any) -> None:
-    """Gives the device this formula, with and without gradients, which are those of its ops."""
+    """Makes this the device's attention, with and without gradients. The gradients are those of the ops that it
+    calls."""
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         library.impl(_NAME, attention, key)

@@ -1,7 +1,8 @@
-"""Overloads that are recorded as others: random ones with what they draw from as numbers, sequences with their length.
+"""Overloads that are recorded as ops of our own: random ones, with the place in the random stream as numbers; sequences
+such as `arange`, with their length.
 
-Each function here is the device's kernel of an overload of PyTorch. Wrong arguments are refused by PyTorch's own kernel
-on an empty tensor of the CPU, in its words. What no program can have (float64, say) runs on the CPU.
+Each method is the device's kernel of an overload of PyTorch. Wrong arguments are refused by PyTorch's own kernel, which
+is called on an empty tensor of the CPU for that. What no program can compute (float64, say) runs on the CPU.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from habana_tf.torch.record.overload import NotRecorded, Overload
 
 Generator: TypeAlias = "torch.Generator | None"
 _WORDS = 4
-"""32-bit words of a block of a stream."""
+"""32-bit words of a block of a random stream."""
 _LONG, _PIECE = 1 << 26, 1 << 24
-"""Elements from which a tensor is filled piece by piece, and those of a piece: the words that a program draws take up
-to 16 bytes an element."""
+"""Elements from which a tensor is filled piece by piece, and elements of a piece: a program needs up to 16 bytes of
+random words for each element."""
 
 
 _KINDS = {name: ".float" if name == "bernoulli" else "" for name in DISTRIBUTIONS}
-"""Overloads that fill a tensor from a distribution: by its name, that of the overload behind the packet's."""
+"""The overloads that fill a tensor from a distribution: name of the distribution, and end of the overload's name."""
 
 
 class Composed:
@@ -39,7 +40,7 @@ class Composed:
         self.own = own
 
     def kernels(self) -> dict[str, Callable[..., Any]]:
-        """By overload."""
+        """The kernels, by overload."""
         return {
             **{f"{name}_{kind}": partial(self._from, name, kind) for name, kind in _KINDS.items()},
             "bernoulli_.Tensor": self.bernoulli_by_,
@@ -55,7 +56,7 @@ class Composed:
     def _record_or_run(
         self, name: str, args: Sequence[Any], overload: Any, given: Sequence[Any], options: dict[str, Any]
     ) -> Any:
-        """Records one of our ops, or has the CPU run the overload of PyTorch where no program can have it."""
+        """Records one of our ops; where no program can have it, runs PyTorch's overload on the CPU."""
         try:
             return self._record(name, args)
         except NotRecorded as why:
@@ -65,7 +66,8 @@ class Composed:
         self, overload: Any, name: str, x: torch.Tensor, numbers: Sequence[Any], generator: Generator,
         words: int = 1, given: Sequence[Any] | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """x filled by one of our ops with `numbers`. given: what the overload of PyTorch got, where it is not these."""
+        """Fills x by one of our ops, with `numbers`. given: the arguments of PyTorch's overload, where they are
+        others."""
         given = numbers if given is None else given
         overload(torch.empty(0, dtype=x.dtype, device="cpu"), *(a for a in given if not isinstance(a, torch.Tensor)))
         if not x.numel():
@@ -83,7 +85,7 @@ class Composed:
     # -- numbers of a distribution ------------------------------------------------------------------------
 
     def _from(self, name: str, kind: str, x: torch.Tensor, *given: float, generator: Generator = None) -> torch.Tensor:
-        """x filled with numbers of a distribution."""
+        """Fills x from a distribution."""
         overload = getattr(getattr(torch.ops.aten, f"{name}_"), kind.removeprefix(".") or "default")
         distribution = DISTRIBUTIONS[name]
         numbers = [float(n) for n in (*given, *[*distribution.defaults.values()][len(given) :])]
@@ -148,7 +150,7 @@ class Composed:
     def multinomial(
         self, p: torch.Tensor, num_samples: int, replacement: bool = False, *, generator: Generator = None
     ) -> torch.Tensor:
-        """As PyTorch does it for other cards."""
+        """As PyTorch computes it for other cards."""
         drawn = torch.empty((*p.shape[:-1], num_samples), dtype=torch.int64, device="meta")
         one = num_samples == 1
         many = p.dim() in (1, 2) and (p.shape[-1] > 1 << 24 or not replacement and num_samples > p.shape[-1])
@@ -204,8 +206,8 @@ class Composed:
 
 
 def _representable(dtype: torch.dtype, start: int, end: int | None) -> tuple[int, int]:
-    """The whole numbers from `start` on and before `end`, None for all that a type has, as PyTorch draws them: for a
-    float without those at both ends that would be rounded to others beyond them."""
+    """The integers from `start` on and before `end` (None: all of the type) that PyTorch draws. For floats it leaves
+    out those at both ends that would be rounded out of the range."""
     if not dtype.is_floating_point:
         return start, (2 if dtype is torch.bool else torch.iinfo(dtype).max + 1) if end is None else end
     digits = 1 - math.frexp(torch.finfo(dtype).eps)[1] + 1

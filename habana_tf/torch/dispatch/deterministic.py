@@ -1,5 +1,5 @@
-"""Memory that is filled where it is made, as `torch.use_deterministic_algorithms(True)` wants it: NaN, the greatest
-integer, or True, so that a program which reads what it never wrote does so in the same way each time."""
+"""Fills new memory where `torch.use_deterministic_algorithms(True)` asks for it, with NaN, the greatest integer, or
+True: a program that reads what it never wrote then does the same each time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 
 def filled(t: torch.Tensor) -> torch.Tensor:
-    """A new tensor, filled where that is asked for."""
+    """A new tensor, filled if that is asked for."""
     if torch._C._get_deterministic_algorithms() and torch._C._get_deterministic_fill_uninitialized_memory():
         if t.is_floating_point() or t.is_complex():
             t.fill_(torch.nan)

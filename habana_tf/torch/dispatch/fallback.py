@@ -1,7 +1,7 @@
-"""Runs an op that no program has on PyTorch's CPU kernels, on the same memory.
+"""Runs an op that no program can have by PyTorch's CPU kernels, on the same memory.
 
-A tensor of the device and its counterpart of the CPU share their bytes, so nothing is copied but results, which go to
-new blocks. Each op is told of once, with the reason, and counted for the placement report.
+A tensor of the device and its twin on the CPU share their bytes, so only results are copied, into new blocks. Each op
+is logged once, with the reason, and counted for the placement report.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SETTING = "PT_HPU_PLACE_ON_CPU keeps it there"
 
 
 _ALONE = 1 << 20
-"""Bytes up to which one thread copies: to wake others takes longer."""
+"""Bytes up to which one thread copies, because waking others takes longer."""
 
 
 def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Any:
-    """The results of an overload on the CPU, as tensors of the device."""
+    """Runs an overload on the CPU. Returns its results as tensors of the device."""
     recorder = current.recorder()
     if recorder.unrun is not None:
         return recorder.unrun.left_to_cpu(overload, args, kwargs)
@@ -59,8 +59,8 @@ def _layer() -> str:
 
 
 class _Argument(NamedTuple):
-    """name, whether it is a tensor for which no number will do; whether a call writes it, and may give it another
-    size."""
+    """An argument of a schema. tensor: whether it has to be a tensor, and no number. written: whether a call writes it.
+    out: whether a call may also resize it."""
 
     name: str
     tensor: bool
@@ -69,8 +69,8 @@ class _Argument(NamedTuple):
 
 
 class _Schema(NamedTuple):
-    """What a call asks of an overload. random: whether it draws random numbers. writes: whether it writes into what it
-    is given."""
+    """What a call needs to know of an overload. random: whether it draws random numbers. writes: whether it writes any
+    argument."""
 
     name: str
     random: bool
@@ -81,7 +81,7 @@ class _Schema(NamedTuple):
 
 @functools.cache
 def _schema(overload: Any) -> _Schema:
-    """Asked of PyTorch once: each look at an overload's arguments makes them anew."""
+    """Remembered, because PyTorch makes the list of arguments anew each time that it is asked."""
     arguments = []
     for a in overload._schema.arguments:
         written = a.alias_info is not None and a.alias_info.is_write
@@ -93,8 +93,9 @@ def _schema(overload: Any) -> _Schema:
 
 
 class _Host:
-    """One call. twins: by the identity of a counterpart on the CPU the tensor of the device. whole: where something is
-    written, blocks of memory as tensors of the CPU, of which all counterparts are views."""
+    """One call on the CPU. twins: by identity of a twin, the tensor of the device and the twin. whole: where the call
+    writes something, the blocks of memory as tensors of the CPU, of which all twins are views. outputs: `out` arguments
+    and their twins."""
 
     def __init__(self, overload: Any, schema: _Schema) -> None:
         self.overload, self.schema = overload, schema
@@ -127,7 +128,8 @@ class _Host:
         return value
 
     def _kind(self, value: Any) -> torch.dtype:
-        """The type of a tensor for a number that PyTorch hands over as it is: none that changes the result's."""
+        """The type of the tensor for a number that PyTorch did not convert: one that leaves the result's type as it
+        is."""
         plain = torch.result_type(value, value)
         alike = [t for t in self.tensors if _rank(t.dtype) >= _rank(plain)]
         if alike and not any(t.dim() for t in alike):
@@ -136,7 +138,7 @@ class _Host:
         return torch.float64 if wide else plain
 
     def _twin(self, t: torch.Tensor, written: bool, out: bool) -> torch.Tensor:
-        """The counterpart of a tensor. Of an `out` that may be resized one that can be."""
+        """The twin of a tensor; of an `out` that may be resized a copy that can be."""
         twin = host_view(t, written, self.whole)
         if out:
             twin = torch.empty_like(twin).copy_(twin)
@@ -145,7 +147,8 @@ class _Host:
         return twin
 
     def _resized(self, device: torch.Tensor, host: torch.Tensor) -> None:
-        """Gives an `out` what the CPU's kernel made of it, in the memory that it views where that is large enough."""
+        """Copies what the CPU's kernel made into an `out` tensor of the device, in its own memory where that is large
+        enough."""
         if device.shape != host.shape:
             device.resize_(host.shape)
             if device.stride() != host.stride():
@@ -171,13 +174,13 @@ class _Host:
 
 
 def _rank(dtype: torch.dtype) -> int:
-    """Of kinds of numbers, of which the highest is a result's."""
+    """Orders types as PyTorch promotes them: of several, the highest decides the kind of a result."""
     return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
 
 
 def host_view(t: torch.Tensor, write: bool, whole: dict[int, torch.Tensor] | None = None) -> torch.Tensor:
-    """A tensor of the CPU on the memory of one of the device, with the values that this has now. whole: storages of the
-    CPU by the address of their block, which tensors that share memory share: so PyTorch sees where they overlap."""
+    """A tensor of the CPU on the memory of a tensor of the device, with its present values. whole: by the address of
+    their blocks, tensors of the CPU of which twins become views, so that PyTorch sees where twins overlap."""
     block = current.recorder().settle(t, write)
     if not t.numel():
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
@@ -205,8 +208,8 @@ def to_device(t: torch.Tensor) -> torch.Tensor:
 
 
 def copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Copies elements between tensors of the CPU. Few that lie alike are one piece for one thread: to wake the others
-    takes longer than the copy, many times longer where another program has their cores."""
+    """Copies elements between tensors of the CPU. A small copy between equal layouts is done by this thread alone:
+    waking others takes longer than the copy, and much longer where another program uses their cores."""
     shape = tuple(source.size())  # its attribute is not for a parameter of a lazy module
     alike = source.dtype is target.dtype and shape == target.size() and source.stride() == target.stride()
     turned = source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg() or source._is_zerotensor()

@@ -1,11 +1,12 @@
-"""Ops on lists of tensors (`torch._foreach_*`), of which steps of optimizers are made.
+"""Ops on lists of tensors (`torch._foreach_*`), of which optimizers' steps are made.
 
-PyTorch has each for every device as ops on the elements. The first time in some place of a program these are recorded
-one by one; what they added is bound to the lists (`record.stretches`), and from then on the op is recorded in one go:
+PyTorch gives every device such an op as one op for each element. In each place of a program these are recorded one by
+one for the first time, as a stretch whose parameters are the lists (`record.stretches`); from then on the whole op is
+recorded in one go:
 
-    _foreach_mul_([p, q], 0.9)    the first time: mul_(p, 0.9), mul_(q, 0.9)    then: the same two steps, at once
+    _foreach_mul_([p, q], 0.9)    first: mul_(p, 0.9), mul_(q, 0.9)    later: the same two ops, at once
 
-Its numbers, which change from step to step, are one for each element, and are put in the place of the first ones.
+Its numbers, which change from step to step, are run-time numbers of the stretch, one for each element.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from habana_tf.torch.record.recorder import Recorder
 from habana_tf.torch.record.stretches import BoundStretch
 
 _MOST_LAYOUTS = 4
-"""Ways in which the same lists lie in memory that are bound in one place of a program."""
+"""Stretches in one place of a program, for lists that lie differently in memory."""
 
 
 def overloads() -> list[Any]:
-    """Those that PyTorch has for every device as ops on elements."""
+    """The overloads that PyTorch has for every device as ops on the elements."""
     found = []
     for name in sorted(torch._C._dispatch_get_all_op_names()):
         packet, _, kind = name.removeprefix("aten::").partition(".")
@@ -85,8 +86,8 @@ class OnLists:
 def _flat(
     args: Sequence[Any], count: int, key: list[Any], numbers: tuple[list[float], list[int]]
 ) -> Iterator[torch.Tensor]:
-    """The tensors of a call. key: gets what else its meaning depends on; numbers: the floats and the integers that it
-    reads at run time, of which one by itself is for each of `count` elements."""
+    """The tensors of a call. Adds to `key` all else that its meaning depends on, and to `numbers` the floats and the
+    integers that are read at run time; a single number is one for each of `count` elements."""
     for a in args:
         if isinstance(a, torch.Tensor):
             key.append(None)

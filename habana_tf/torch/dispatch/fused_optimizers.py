@@ -1,7 +1,8 @@
-"""Fused optimizers (`Adam(fused=True)`): a step on all weights is one op of one program.
+"""Fused optimizers (`Adam(fused=True)`): the step on all weights is one op of our own.
 
-PyTorch's overloads hand over the coefficients; what a program reads of them are logarithms and parts, computed here in
-float64: 1 - beta^step would lose three digits in float32. A step whose gradients have a scale is PyTorch's on the CPU.
+PyTorch's overloads give the coefficients. Programs read logarithms and differences of them, which are computed here in
+float64, because 1 - beta^step would lose three digits in float32. A step with scaled gradients runs by PyTorch's kernel
+on the CPU.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Fused:
         return made
 
     def _step(self, overload: Any, numbers: Callable[..., Any], *lists: Any, **given: Any) -> None:
-        """A step. numbers: gives the name and the numbers of our own op from PyTorch's arguments."""
+        """Records a step. numbers: gives the name of our op and its numbers, from PyTorch's arguments."""
         why = _SCALED
         if given.get("grad_scale") is None and given.get("found_inf") is None:
             name, rest = numbers(**given)

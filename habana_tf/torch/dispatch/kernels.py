@@ -1,5 +1,5 @@
-"""Registers the device's kernels with PyTorch's dispatcher: memory, views, copies, the rows of the table, and the
-fallback for all others."""
+"""Registers the device's kernels with PyTorch's dispatcher: memory, views, copies, the rows of the table, and a
+fallback for all other overloads."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _KEY = "PrivateUse1"
 _VIEWS = ("view", "view_as_real", "view_as_complex", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype",
           "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_.source_Storage",
           "is_set_to")  # fmt: skip
-"""Overloads whose CPU kernels read no element: they make another tensor of the same storage."""
+"""Overloads whose CPU kernels read no element: they make another tensor on the same storage."""
 _COMPOSITE = ("alias", "view.dtype")
-"""Of these, those that PyTorch has for every device already."""
+"""Those of them that PyTorch has for every device."""
 
 
 class Kernels:
@@ -96,7 +96,7 @@ class Kernels:
             self._aten.impl(overload.name().removeprefix("aten::"), foreach.OnLists(overload), _KEY)
 
     def _register(self, name: str, call: Callable[..., Any], kernel: Overload | None = None) -> None:
-        """Registers a kernel, or what hands its overload to the CPU where the user wants it there."""
+        """Registers a kernel; where the user wants the overload on the CPU, a function that runs it there."""
         kept = {each.removeprefix("aten::") for each in PT_HPU_PLACE_ON_CPU.get()}
         if name in kept or name.partition(".")[0] in kept:
 
@@ -157,12 +157,12 @@ class Kernels:
             return recorder.tensor(shape, strides, kind)[0]
 
     def _zeros(self, size: Sequence[int], **options: Any) -> torch.Tensor:
-        """Zeros in place of a tensor without memory, which forward derivatives begin with."""
+        """Zeros. PyTorch means a tensor without memory here, with which forward derivatives begin."""
         return self._empty(size, **options).zero_()
 
     def _resize(self, t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
-        """Another size of the same memory. Where that is too small, of new memory with the old elements in front, which
-        other views of the old one do not see."""
+        """Gives a tensor another size in the same memory. Where that is too small, it gets new memory with the old
+        elements in front; views of the old memory do not follow."""
         shape, offset, storage = tuple(size), t.storage_offset(), t.untyped_storage()
         if shape == t.shape and memory_format is None:
             return t
@@ -204,8 +204,8 @@ class Kernels:
         return target
 
     def _as_held(self, target: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Two tensors of bytes, of which one is copied to the other, as the elements that the source's storage holds,
-        where they are all of their storages: `copy.deepcopy` copies storages."""
+        """A copy of bytes between two whole storages as a copy of the elements that they hold; `copy.deepcopy` copies
+        storages so. Others stay a copy of bytes."""
         memory = current.recorder().memory
         held, to = memory.of(source), memory.of(target)
         size = math.prod(held.shape) * held.dtype.itemsize
@@ -229,8 +229,8 @@ class Kernels:
         device: torch.device | None = None, pin_memory: bool | None = None, non_blocking: bool = False,
         memory_format: torch.memory_format | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """A copy of a tensor in another type or on another device, in memory that is not pinned: no copy is ever under
-        way."""
+        """A copy of a tensor in another type or on another device. It is never in pinned memory, because no copy is
+        asynchronous."""
         form = memory_format or torch.preserve_format
         here = t.device.type == "hpu" and (device is None or device.type == "hpu" and not device.index)
         if here and not t.is_conj() and not t.is_neg():
@@ -251,8 +251,8 @@ class Kernels:
 
 
 def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether `one.data = other` may be: tensors of the host and of the device can become each other, as with devices
-    that PyTorch knows by name. So a module that is moved keeps its parameters, with all that refers to them."""
+    """Whether `one.data = other` is allowed: between tensors of the host and of the device, as PyTorch allows it for
+    devices of its own. So a module that is moved keeps its parameter objects, and all references to them."""
     return all(
         t.layout is torch.strided and t.device.type in ("cpu", "hpu") and not t.is_quantized and not t.is_nested
         for t in (one, other)
@@ -260,7 +260,7 @@ def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _same_elements(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors are one view of one memory, in which no elements share a place."""
+    """Whether two tensors are the same view of the same memory, with a place of its own for each element."""
     return (
         a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype is b.dtype
         and 0 not in a.stride()

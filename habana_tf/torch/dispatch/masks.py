@@ -1,7 +1,7 @@
-"""Masks of uint8 where PyTorch means booleans: `x[mask]`, `torch.where(mask, x, y)`.
+"""Takes uint8 masks where PyTorch means booleans: `x[mask]`, `torch.where(mask, x, y)`.
 
-PyTorch's kernels of other devices take them and warn; meta kernels, which say shapes, do not. A mask of the host that
-has no dimension would be read as a number; it goes to the card, too.
+PyTorch's kernels of other devices take them and warn; meta kernels, by which shapes are known here, refuse them. A mask
+on the host without a dimension is copied to the card, because it would be read as a number else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _INDICES = "index.Tensor", "_unsafe_index.Tensor", "index_put", "index_put_", "_
 
 
 def of_booleans(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """What records an overload, for one that takes masks with those of uint8 made booleans."""
+    """A kernel that makes booleans of uint8 masks and calls the given one; the given one itself for overloads without
+    masks."""
     if name in _INDICES:
         return functools.partial(_indexed, call)
     return functools.partial(_chosen, call) if name == "where.self" else call

@@ -20,7 +20,7 @@ from habana_tf.torch.record.nested import tensors
 
 @functools.cache
 def without_out(overload: Any) -> Any:
-    """The functional twin of an overload: the same arguments without `out`; None where the table has none."""
+    """The functional twin of an overload, which has the same arguments but `out`; None where the table has none."""
     schema = overload._schema
     if not any(a.is_out for a in schema.arguments):
         return None
@@ -64,12 +64,12 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 @functools.cache
 def written(overload: Any) -> tuple[str, ...]:
-    """The arguments that an overload writes its results into."""
+    """The arguments into which an overload writes its results."""
     return tuple(a.name for a in overload._schema.arguments if a.is_out)
 
 
 def _overlap(written: Sequence[torch.Tensor], read: Iterable[torch.Tensor]) -> bool:
-    """Whether tensors may share elements with others, or have some twice."""
+    """Whether a tensor that is written shares elements with another one, or has elements that share a place."""
     storages = [t.untyped_storage().data_ptr() if t.numel() else id(t) for t in (*written, *read)]
     twice = any(s == 0 and n > 1 for t in written for n, s in zip(t.shape, t.stride(), strict=True))
     return twice or len(set(storages)) < len(storages)

@@ -1,7 +1,8 @@
-"""LSTM and GRU of packed sequences, whose lengths differ: padded, they go through the same layers.
+"""LSTM and GRU of packed sequences, which differ in length: they are padded and go through the same layers.
 
-What comes behind a sequence's end is computed and not read. A layer that walks backwards gets each sequence turned
-round, and walks forwards. Where elements are, the host says, so that other lengths need no other program.
+The steps behind a sequence's end are computed, and their results are not read. For a layer that walks backwards each
+sequence is reversed within its length, so that the layer can walk forwards. The indices for that are computed on the
+host, so that sequences of other lengths need no other program.
 
     packed rows    a0 b0 c0 a1 b1 a2           of sequences a, b, c of 3, 2, 1 steps
     padded         a0 a1 a2 | b0 b1 b1 | c0 c0 c0
@@ -24,9 +25,9 @@ from habana_tf.torch.dispatch.recurrent import CELLS, OneLayer, States, layers, 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the elements of packed sequences are in padded ones, [steps, sequences]. lengths: of the sequences; there:
-    which elements of the padded ones are elements of a sequence; forwards: where these are in the packed ones, and at
-    other places the last one of the sequence."""
+    """Indices between packed sequences and padded ones, [steps, sequences]. lengths: of the sequences. there: which
+    places of the padded ones are steps of a sequence. forwards: for each place of the padded ones the row of the packed
+    ones, behind the end of a sequence its last row."""
 
     lengths: Tensor
     there: Tensor
@@ -41,15 +42,17 @@ class Places:
         return cls(lengths, step < lengths, starts[torch.minimum(step, lengths - 1)] + sequence)
 
     def turned(self) -> Tensor:
-        """For each place of the padded sequences the one that it changes with where each sequence is turned round."""
+        """For each place of the padded sequences, the place that it has when each sequence is reversed within its
+        length."""
         steps, batch = self.there.shape
         step, sequence = torch.arange(steps, device="cpu")[:, None], torch.arange(batch, device="cpu")
         return (self.lengths - 1 - step).clamp(min=0) * batch + sequence
 
 
 class Packed:
-    """How packed sequences go through a layer. shape: steps and sequences; ends: where in the padded ones the last
-    steps are; by direction rows: where in the packed ones the elements of the padded ones are; back: the reverse."""
+    """How packed sequences go through a layer. shape: steps and sequences. ends: where the last steps are in the padded
+    ones. rows: for each direction, the rows of the packed ones from which the padded ones are made. back: for each
+    direction, the places of the padded ones from which the packed ones are made again."""
 
     def __init__(self, layer: OneLayer, counts: Tensor, device: torch.device) -> None:
         self.layer = layer
@@ -94,7 +97,7 @@ def packed(
 
 
 def pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """`torch._pack_padded_sequence`: the elements of padded sequences, and how many sequences have each step."""
+    """`torch._pack_padded_sequence`: the steps of padded sequences as rows, and how many sequences have each step."""
     y = x.transpose(0, 1) if batch_first else x
     known = lengths.device.type == "cpu" and lengths.dtype is torch.int64 and lengths.dim() == 1 and x.dim() > 1
     if not known or not x.numel() or lengths.shape[0] != y.shape[1] or not _falling(lengths) or lengths[0] > y.shape[0]:
@@ -111,7 +114,7 @@ def pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]
 def pad(
     x: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:
-    """`torch._pad_packed_sequence`: packed sequences one beside the other, and their lengths."""
+    """`torch._pad_packed_sequence`: padded sequences, and their lengths."""
     counts = batch_sizes
     known = counts.device.type == "cpu" and counts.dtype is torch.int64 and counts.dim() == 1 and counts.numel() > 0
     if not known or not _falling(counts) or not x.numel() or 0 < total_length < len(counts):

@@ -1,17 +1,16 @@
-"""LSTM and GRU as two ops of the device each, forward and backward of one layer and direction.
+"""LSTM and GRU by four ops of our own: a layer in one direction and its gradient, for each of the two.
 
-PyTorch takes them apart into a cell for each time step, some thousand ops for a short sentence. Here the products
-with the input are one for all steps, as in `torch.nn.functional.linear`, and what is left is a loop over steps that a
-program has as one primitive. The gradient of the recurrent weights is one product again:
+PyTorch's formula for other devices calls a cell for each time step, some thousand ops for a short sentence. Here the
+product with the input is one for all steps, as in `torch.nn.functional.linear`, and the loop over steps that is left is
+one primitive. The gradient of the recurrent weights is one product again:
 
     gates[T, B, 4H] = x W_ih' + b_ih + b_hh
     lstm_layer(gates, W_hh, None, h0, c0)   -> h[T, B, H], c[T, B, H], activated gates[T, B, 4H]
     lstm_layer_backward(dh, dc, ...)        -> gradients of gates, h0 and c0
     dW_hh = sum over T, B of dgates' h of the step before
 
-A GRU has three gates, no c, and keeps what h adds to its new gate apart from the input's part: its loop adds b_hh.
-
-Sequences of different lengths are in `packed_sequences`.
+A GRU has three gates and no c. In its new gate the part that comes from h is multiplied by another gate. So its loop
+adds b_hh itself, and keeps that part for the gradient. Sequences of different lengths are in `packed_sequences`.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ States = Sequence[Tensor]
 """h, and of an LSTM c: of all layers and directions, or of one."""
 CELLS: dict[str, recurrent.Cell] = {"lstm": recurrent.lstm, "gru": recurrent.gru}
 Source = Sequence[Tensor | None]
-"""What the gates from a layer's input are made of: the input, its weight and its bias."""
+"""What a layer's gates are computed from: its input, and the weight and bias of the input."""
 OneLayer = Callable[[Tensor, Sequence[Tensor], int, bool], States]
-"""Gives the states of all steps of layer and direction number k: from its input, its weights, k, and whether it walks
-backwards."""
+"""Computes a layer in one direction. Takes its input, its weights, the number of layer and direction, and whether it
+walks backwards. Gives the states after all steps."""
 Through = Callable[[Tensor, Sequence[Tensor], int, bool], tuple[Tensor, list[Tensor]]]
-"""Leads sequences through such a layer: gives h of all steps, and each state as it is in the end."""
+"""As `OneLayer`, for sequences in any form. Gives h after all steps, and each state after the last one."""
 _SCHEMAS = (
     "lstm_layer(Tensor gates, Tensor weight, Tensor? bias, Tensor hx, Tensor cx, bool reverse) "
     "-> (Tensor, Tensor, Tensor)",
@@ -71,14 +70,14 @@ def _in_order(count: int, reverse: bool) -> Sequence[int]:
 
 
 def _stacked(steps: dict[int, States]) -> list[Tensor]:
-    """What each step has, of all steps."""
+    """The values of all steps, stacked."""
     return [torch.stack(each) for each in zip(*(steps[t] for t in sorted(steps)), strict=True)]
 
 
 def _steps(
     cell: recurrent.Cell, gates: Tensor, weight: Tensor, bias: Tensor | None, *states_and_reverse: Any
 ) -> list[Tensor]:  # fmt: skip
-    """A layer step by step, for types that no program computes with, and of ops that PyTorch can transform."""
+    """A layer step by step, of ops that PyTorch can transform; also for types that no program computes with."""
     *states, reverse = states_and_reverse
     made: dict[int, States] = {}
     for t in _in_order(len(gates), reverse):
@@ -92,7 +91,7 @@ def _lstm_gradient(
     dy: Tensor | None, dcells: Tensor | None, weight: Tensor, cx: Tensor, cells: Tensor, activated: Tensor,
     reverse: bool,
 ) -> States:  # fmt: skip
-    """The gradient on the CPU."""
+    """The gradient of a layer, on the CPU."""
     dh, dc = torch.zeros_like(cx, dtype=activated.dtype), torch.zeros_like(cx)
     before, made = _before(cells, cx, reverse), {}  # type: Tensor, dict[int, States]
     for t in _in_order(len(cells), not reverse):
@@ -104,7 +103,7 @@ def _lstm_gradient(
 
 
 def _gru_gradient(dy: Tensor, weight: Tensor, before: Tensor, kept: Tensor, reverse: bool) -> States:
-    """The gradient on the CPU."""
+    """The gradient of a layer, on the CPU."""
     dh, made = torch.zeros_like(before[0]), {}  # type: Tensor, dict[int, States]
     for t in _in_order(len(before), not reverse):
         *parts, rest = recurrent.gru_gradient(dh + dy[t], before[t], kept[t].chunk(recurrent.GRU_GATES + 1, 1))
@@ -114,7 +113,7 @@ def _gru_gradient(dy: Tensor, weight: Tensor, before: Tensor, kept: Tensor, reve
 
 
 def _before(values: Tensor, first: Tensor, reverse: bool) -> Tensor:
-    """[T, ...] what a value was one step before."""
+    """[T, ...] a value as it was before each step."""
     first = first[None].to(values.dtype)
     return torch.cat([values[1:], first] if reverse else [first, values[:-1]])
 
@@ -131,8 +130,8 @@ _OPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def _step_by_step(*grads: Tensor | None) -> bool:
-    """Whether a layer must be made of ops that PyTorch can transform: for torch.func, derivatives taken forwards, and
-    batches of gradients (`is_grads_batched`)."""
+    """Whether a layer has to be made of ops that PyTorch can transform: within torch.func, for forward derivatives, and
+    for batches of gradients (`is_grads_batched`)."""
     functions = torch._C._functorch
     return (
         functions.peek_interpreter_stack() is not None
@@ -144,8 +143,8 @@ def _step_by_step(*grads: Tensor | None) -> bool:
 def _differentiable(
     cell: recurrent.Cell, source: Source, operands: Sequence[Any], reverse: bool, grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Gradients of the gates and of a layer's other operands that can be differentiated again: those of its steps, one
-    after the other. The gates are made anew of what they came from, so that nobody keeps them for this."""
+    """Gradients, by the layer's steps, of its gates and other operands, that can be differentiated again. The gates are
+    computed anew from `source`, so that they need not be kept for this."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         gates = functional.linear(*(None if t is None else t.to(operands[0].dtype) for t in source))
@@ -159,7 +158,8 @@ def _differentiable(
 
 
 class _Layer(torch.autograd.Function):
-    """A layer in one direction, given what its gates came from, the gates, recurrent weight and bias, and states."""
+    """A layer in one direction, for autograd. Its arguments are what the gates were computed from, the gates, recurrent
+    weight and bias, and states."""
 
     @staticmethod
     def forward(ctx: Any, name: str, reverse: bool, *given: Any) -> Any:
@@ -195,7 +195,7 @@ class _Layer(torch.autograd.Function):
 
 
 def one_layer(name: str, states: States) -> OneLayer:
-    """Under autocast the gates, and with them h, come in the type of products."""
+    """The layers of an LSTM or GRU. Under autocast the gates, and so h, have the type of products."""
 
     def layer(y: Tensor, weights: Sequence[Tensor], k: int, reverse: bool) -> States:
         of_input, of_hidden, *biases = weights
@@ -215,7 +215,7 @@ def one_layer(name: str, states: States) -> OneLayer:
 
 
 def states_of(hx: Tensor | States) -> States:
-    """What `torch.gru` or `torch.lstm` is given: h alone, or h and c."""
+    """The states that `torch.gru` or `torch.lstm` is given, in a list: h, or h and c."""
     return [hx] if isinstance(hx, Tensor) else hx
 
 
@@ -240,7 +240,7 @@ def taken(
     x: Tensor, states: States, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float,
     train: bool, bidirectional: bool, batch_first: bool = False,
 ) -> bool:  # fmt: skip
-    """Whether a call is for layers as they are here: with a batch, and without projections."""
+    """Whether our layers can run a call: it has a batch and no projections."""
     count = num_layers * (2 if bidirectional else 1) * (4 if has_biases else 2)
     alike = all(state.shape == states[0].shape for state in states)
     return alike and x.dim() == 3 and x.numel() > 0 and len(params) == count
@@ -250,7 +250,8 @@ def layers(
     through: Through, states: States, x: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int,
     dropout: float, train: bool, bidirectional: bool, batch_first: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """The last layer's h of all steps, and of each state what all layers and directions end with."""
+    """Leads sequences through all layers and directions. Returns the last layer's h after all steps, and each state
+    that layers and directions end with."""
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     y = x.transpose(0, 1) if batch_first else x
     last: list[list[Tensor]] = []
@@ -269,8 +270,8 @@ def layers(
 
 
 def register(recorded: Callable[[str], Callable[..., Any]]) -> list[torch.library.Library]:
-    """Gives the device its LSTM and GRU, with shapes and what the CPU computes. recorded: what records calls of a row
-    of the table."""
+    """Registers our ops and the device's LSTM and GRU. recorded: gives, for a row of the table, what records calls of
+    it."""
     own, aten = torch.library.Library(NAMESPACE, "DEF"), torch.library.Library("aten", "IMPL")
     for schema in _SCHEMAS:
         own.define(schema)

@@ -1,9 +1,9 @@
-"""Kernels of overloads that PyTorch has for every device, in a way that does not do for this one.
+"""Kernels of overloads that PyTorch has for every device, but in a way that fails on this one:
 
-lerp.Tensor, gcd, ...   looks at the operands' devices, makes the result, and asks the device for the op with `out`:
-                        operands of the host would be refused; all of it is left to the CPU
-kaiser_window           asks for a function in C++ that a device in Python has not
-_lazy_clone             shares memory until one of two is written, which the allocator of a device has to know of
+lerp.Tensor, gcd, ...   PyTorch looks at the operands' devices, makes the result, and asks the device for the op
+                        with `out`; operands of the host would be refused, so the whole op runs on the CPU
+kaiser_window           PyTorch calls a function that only a device in C++ has
+_lazy_clone             memory is shared until one of two tensors is written, which an allocator has to support
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from habana_tf.torch.ops.table import rows
 
 
 def kernels(left_to_cpu: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """By overload. left_to_cpu: takes an overload and its arguments, and gives its results."""
+    """The kernels, by overload. left_to_cpu: runs an overload on the CPU."""
     for name in sorted(torch._C._dispatch_get_all_op_names()):
         space, _, op = name.partition("::")
         if space == "aten" and op not in rows() and (_asks_late(name) or op.partition(".")[0] == "kaiser_window"):

@@ -1,14 +1,16 @@
-"""The order of axes in memory, chosen while primitives are built: permutations go from what is read to what is left.
+"""Chooses the order of axes in memory while primitives are built, by moving permutations towards the results of a
+program.
 
 PyTorch's pictures have their channels first, and convolutions are fast with channels last. Each lowering permutes as it
-needs; this builder moves a PERMUTE behind the primitives that follow it, where it meets its inverse and is gone:
+needs; this builder moves a PERMUTE behind the primitives that use it, until it meets its inverse and both are gone:
 
     permute(x, p) + permute(y, p)        permute(x + y, p)
     sum of axes of permute(x, p)         permute(sum of these axes of x, the rest of p)
     product with permute(x, p)           product with x under permuted labels
 
-So only what enters and leaves a program is transposed, and all between has the order of the products. What has no
-permutation (a bias over all pixels, a constant) is turned if that costs nothing; else nothing is moved.
+So only what enters and leaves a program is transposed, and all between has the order of axes that the products want. An
+operand without a permutation (a bias over all pixels, a constant) is permuted where that moves nothing large; where it
+would, the PERMUTE stays.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from habana_tf.ir.primitives import Contraction, Node, Op, Scan
 
 Axes = tuple[int, ...]
 _DEPTH = 8
-"""Elementwise functions of constants and broadcast values that are turned, one within the other."""
+"""How many elementwise functions, one within the other, are permuted operand by operand."""
 
 
 class SinkingBuilder(Builder):
-    """A builder of programs in which permutations come as late as they can."""
+    """Builds programs in which permutations come as late as they can."""
 
     def permute(self, x: Node, perm: Sequence[int]) -> Node:
         """Axis i of the result is axis perm[i] of x; one that moves axes of one element only is a reshape."""
@@ -47,7 +49,7 @@ class SinkingBuilder(Builder):
         return super()._node(op, src, shape, dtype, arg)
 
     def turned(self, x: Node, axes: Axes, depth: int = _DEPTH) -> Node | None:
-        """x permuted by `axes`, if nothing large has to be moved for it; never a PERMUTE."""
+        """x permuted by `axes`, if that moves nothing large in memory; never by a PERMUTE. Else None."""
         if x.op is Op.EXPAND:
             shape = [x.shape[a] for a in axes]
             return super()._node(Op.EXPAND, (self.permute(x.src[0], axes),), shape, x.dtype)
@@ -61,8 +63,9 @@ class SinkingBuilder(Builder):
         return None
 
     def contract(self, a: Node, b: Node, spec: Contraction, dtype: DType | None = None) -> Node:
-        """See `Builder.contract`. A batch that both operands join of several axes is taken apart again: PyTorch's
-        products have one batch axis, for which attention joins examples and heads that do not lie side by side."""
+        """See `Builder.contract`. A batch axis that joins several axes in both operands is taken apart again: PyTorch's
+        products have one batch axis, and attention joins examples and heads in it that do not lie side by side in
+        memory."""
         kind = dtype or a.dtype
         (a, first), (b, second) = _unturned(a, spec.a), _unturned(b, spec.b)
         for label in set(first) & set(second) & set(spec.out):
@@ -79,7 +82,7 @@ class SinkingBuilder(Builder):
         return super().contract(a, b, Contraction(first, second, spec.out, spec.accumulator), kind)
 
     def alike(self, src: Sequence[Node]) -> tuple[list[Node], Axes] | None:
-        """What nodes of one rank are of which all are the same permutation; None where they are not."""
+        """The nodes of which all these nodes are the same permutation; None where they are not."""
         moved = [s for s in src if s.op is Op.PERMUTE]
         large = [s for s in moved if s.src[0].op is not Op.EXPAND] or moved
         perm = large[0].arg
@@ -145,8 +148,8 @@ def _reshape(b: SinkingBuilder, w: _Wanted) -> Node | None:
 
 
 def groups(before: Sequence[Extent], after: Sequence[Extent]) -> list[tuple[list[int], list[int]]] | None:
-    """The axes of a tensor and those that they become under another shape, in the smallest groups that have equally
-    many elements. None for symbols of which it is not known, and for tensors of no elements."""
+    """Pairs of the axes of a tensor and the axes that they become under another shape, in groups that are as small as
+    can be. None where sizes are symbols of which it is not known, and for tensors without elements."""
     if 0 in (*before, *after):
         return None
     sizes = list(before), list(after)
@@ -172,7 +175,7 @@ def groups(before: Sequence[Extent], after: Sequence[Extent]) -> list[tuple[list
 
 
 def _smaller(a: Extent, b: Extent) -> int | None:
-    """Which of two sizes, that are not the same, is a part of the other or less than it; None where that depends."""
+    """Which of two different sizes is a factor of the other or less than it; None where that depends on symbols."""
     if isinstance(a, int) and isinstance(b, int):
         return 0 if a < b else 1
     if ext.divide(b, a) is not None:
@@ -214,12 +217,12 @@ def _along(b: SinkingBuilder, w: _Wanted) -> Node:
 
 
 def _unturned(x: Node, labels: Axes) -> tuple[Node, Axes]:
-    """An operand of a product without its permutation, and its labels."""
+    """An operand of a product without its permutation, and its labels, permuted instead."""
     return (x.src[0], _reordered(labels, x.arg)) if x.op is Op.PERMUTE else (x, labels)
 
 
 def _joined(x: Node, axis: int) -> tuple[Extent, ...]:
-    """The sizes of the axes that a RESHAPE joins to one of its own; () where it does not."""
+    """The sizes of the axes that a RESHAPE joins to this one; () where it joins none."""
     parts = groups(x.src[0].shape, x.shape) if x.op is Op.RESHAPE else None
     for mine, made in parts or ():
         if made == [axis] and len(mine) > 1:
@@ -228,7 +231,7 @@ def _joined(x: Node, axis: int) -> tuple[Extent, ...]:
 
 
 def _apart(b: Builder, x: Node, labels: Axes, label: int, new: Axes, sizes: Sequence[Extent]) -> tuple[Node, Axes]:
-    """An operand with one axis as several."""
+    """An operand of a product in which one axis is several axes."""
     at = labels.index(label)
     return b.reshape(x, (*x.shape[:at], *sizes, *x.shape[at + 1 :])), (*labels[:at], *new, *labels[at + 1 :])
 

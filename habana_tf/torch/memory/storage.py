@@ -1,14 +1,14 @@
-"""Memory of the simulated card: blocks of host memory under tensors, counted against the card's HBM.
+"""Memory of the simulated card: blocks of host memory for tensors, counted against the card's HBM.
 
-A tensor of the device is a plain PyTorch tensor on an address here. When its storage dies PyTorch calls the deleter of
-the DLPack capsule that it came in, on any thread; the deleter only notes the address (kernels/bridge/addresses.cc), and
-`Memory.collect` takes the block back.
+A tensor of the device is a plain PyTorch tensor on an address of a block. It comes in a DLPack capsule. When its
+storage dies PyTorch calls the capsule's deleter, on any thread; the deleter only notes the address
+(kernels/bridge/addresses.cc), and `Memory.collect` takes the block back.
 
-A block that a program has yet to write has an address and nothing else: its pages are touched, and its bytes counted,
-when a program or a copy writes it. So what exists only inside a recorded program takes no HBM, as on a card.
+A new block has an address and nothing else. Its pages are touched, and its bytes counted, when a program or a copy
+first writes it. So what exists only inside a recorded program takes no HBM, as on a card.
 
-Freed blocks are kept by size for the next tensor, as PyTorch's own caching allocator does: `reserved` is what was
-written and not given back, `allocated` what tensors use of it.
+Freed blocks are kept by size for later tensors, as PyTorch's own caching allocator does. `reserved` counts what was
+written and not given back to the host, `allocated` the part of it that tensors use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from habana_tf.torch.memory.element_types import DLPACK
 
 _ALIGNMENT = 512
 _LARGE = 1 << 20
-"""Bytes from which a block has a mapping of its own, in steps of `_STEP`."""
+"""Bytes from which a block gets a mapping of its own, in steps of `_STEP`."""
 _STEP = 1 << 21
 _SEGMENT = 1 << 24
 """Bytes of a mapping that small blocks are cut from."""
@@ -40,15 +40,15 @@ Shape = tuple[int, ...]
 
 
 class Block:
-    """Memory of one storage.
+    """The memory of one storage.
 
-    size: bytes that its tensors ask for; room: bytes that it has.
-    shape, dtype: its contents, in row-major order from the first byte on.
+    size: bytes that its tensors ask for. room: bytes that it has.
+    shape, dtype: of its contents, in row-major order from the first byte on.
     counted: whether it counts as HBM.
     value: the result of the recorded program that it is to hold; None where its memory is up to date.
-    reader: the number of the last recorded program that reads it; input: as which input of that program, -1 where only
-    parts of it are read (`record.view_inputs`).
-    lent: whether a tensor uses it. held: how many graphs keep it.
+    reader: the number of the last recorded program that reads it. input: the number of its input in that program, -1
+    where the program reads only parts of it (`record.view_inputs`).
+    lent: whether a tensor uses it. held: how many HPU graphs keep it.
     """
 
     __slots__ = ("address", "counted", "dtype", "held", "input", "lent", "reader", "room", "shape", "size", "value")
@@ -65,13 +65,13 @@ class Block:
         self.held = 0
 
     def holds(self, t: torch.Tensor) -> None:
-        """Its memory holds elements of a tensor's type from now on."""
+        """Says that its contents are of a tensor's type from now on."""
         self.dtype = t.dtype
         whole = t.is_contiguous() and t.numel() * t.element_size() == self.size
         self.shape = tuple(t.shape) if whole else (self.size // t.element_size(),)
 
     def viewed(self, t: torch.Tensor) -> torch.Tensor:
-        """A tensor of the CPU on the memory of one that is here."""
+        """A tensor of the CPU on the same memory as a tensor of this block."""
         if t.dtype not in DLPACK:  # a view of another type is PyTorch's own making
             raise TypeError(f"HPU has no tensors of {t.dtype}")
         code, bits = DLPACK[t.dtype]
@@ -88,7 +88,8 @@ class Block:
 
 @dataclass
 class Statistics:
-    """Bytes of HBM: what tensors use, and what was not given back; how often memory ran out."""
+    """Bytes of HBM that tensors use and that were not given back to the host, now and at most; how often memory ran
+    out."""
 
     allocated: int = 0
     peak: int = 0
@@ -138,27 +139,27 @@ class Memory:
         return self.blocks.get(address) or self._around(address)
 
     def _around(self, address: int) -> Block:
-        """The block that a storage is a part of, as a slice of a storage is."""
+        """The block that a storage lies within, as the storage of a slice does."""
         for block in self.blocks.values():
             if block.address < address < block.address + block.room:
                 return block
         return self.blocks[address]  # a KeyError
 
     def workspace(self, nbytes: int) -> Block:
-        """A counted block that no tensor has; `release` takes it back."""
+        """A counted block for a launch, which no tensor has. `release` takes it back."""
         block = self._take(nbytes)
         block.size = nbytes
         self.count(block)
         return block
 
     def unseen(self, nbytes: int) -> Block:
-        """A block that no tensor has, for the program that is recorded."""
+        """A block for a result that no tensor has, within the program that is recorded."""
         block = self._take(nbytes)
         block.size, block.lent = nbytes, False
         return block
 
     def release(self, block: Block) -> None:
-        """Takes a block back, but one that a graph keeps."""
+        """Takes a block back, unless an HPU graph keeps it."""
         if block.held:
             block.lent = False
             return
@@ -203,7 +204,8 @@ class Memory:
         self.statistics.peak = max(self.statistics.peak, self.statistics.allocated)
 
     def collect(self) -> None:
-        """Takes blocks back whose tensors are gone. One that the recorded program reads is left until `release`."""
+        """Takes back the blocks whose tensors are gone, but for those that the recorded program reads, which `release`
+        takes."""
         self.died(_bridge.dead_tensors())
 
     def died(self, addresses: Iterable[int]) -> None:
@@ -221,7 +223,7 @@ class Memory:
                 self.release(block)
 
     def hold(self, block: Block) -> None:
-        """Keeps a block from being given to others."""
+        """Keeps a block from being used for other tensors."""
         block.held += 1
 
     def unhold(self, blocks: list[Block]) -> None:
@@ -242,8 +244,8 @@ class Memory:
         self.publish()
 
     def discard(self, block: Block) -> None:
-        """Gives the pages of a block that a tensor has back to the host: what was in it is gone, and it takes no HBM
-        until it is written again."""
+        """Gives the pages of a tensor's block back to the host: its contents are lost, and it takes no HBM until it is
+        written again."""
         if block.counted:
             self.statistics.allocated -= block.room
         self._discard(block)
@@ -279,7 +281,7 @@ class Memory:
         return ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
     def _host_has(self, nbytes: int) -> int:
-        """Bytes that the host has free. Of a small block it is not asked, which costs 50 us."""
+        """Bytes that the host has free. Not asked for a small block, because asking takes 50 us."""
         return nbytes if nbytes < _SEGMENT else int(_bridge.host_memory()[1])
 
     def _full_host(self, nbytes: int, available: int) -> torch.OutOfMemoryError:

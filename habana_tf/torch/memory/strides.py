@@ -22,12 +22,12 @@ def order_of_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[
 
 
 def hints(sizes: Sequence[Any]) -> tuple[int, ...]:
-    """Sizes as they were at a trace, where they may be symbols."""
+    """Sizes as numbers; of symbols, those that they had when a graph was traced."""
     return tuple(n if isinstance(n, int) else int(n.node.hint) for n in sizes)
 
 
 def ordered(t: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
-    """A tensor whose memory has its axes in this order: itself where it has."""
+    """A tensor with its axes in this order in memory: the same one, or a copy."""
     if not t.numel() or order_of_strides(t.shape, t.stride()) == order or t.permute(order).is_contiguous():
         return t
     back = [order.index(k) for k in range(len(order))]
@@ -46,7 +46,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def format_of(*operands: torch.Tensor | None) -> torch.memory_format:
-    """How an op of pictures has its results in memory: with channels last where one of its operands has them there."""
+    """The memory format of the result of an op on pictures: channels last if one of its operands is."""
     from torch._prims_common import suggest_memory_format
 
     found = (suggest_memory_format(t) for t in operands if t is not None)

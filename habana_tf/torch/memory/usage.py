@@ -1,4 +1,4 @@
-"""What this process holds on the card, for the memory report: parameters, state of optimizers, other tensors."""
+"""Finds out what the memory of this process is used for: parameters, states of optimizers, other tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from habana_tf.torch.memory.storage import Block, Memory
 
 
 def source(memory: Memory) -> tuple[int, int, dict[str, int]]:
-    """See `resolver.memory_report.Source`."""
+    """For the memory report; see `resolver.memory_report.Source`."""
     gc_known = gc.get_objects()
     optimizers = [each for each in gc_known if issubclass(type(each), torch.optim.Optimizer)]
     weights = [each for each in gc_known if issubclass(type(each), torch.nn.Parameter)]
@@ -27,7 +27,7 @@ def source(memory: Memory) -> tuple[int, int, dict[str, int]]:
 
 
 def weights(memory: Memory, blocks: Sequence[Block]) -> set[int]:
-    """Which of these blocks are under parameters of modules."""
+    """The numbers of those of these blocks that hold parameters of modules."""
     kinds = _with_subclasses(torch.nn.Parameter)
     parameters = [each for each in gc.get_referrers(*kinds) if type(each) in kinds]  # an object refers to its class
     addresses = {t.untyped_storage().data_ptr() for t in parameters if t.device.type == "hpu"}
@@ -46,7 +46,8 @@ def _state(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[Any]:
 
 
 def _bytes(memory: Memory, tensors: Iterable[Any], counted: set[int]) -> int:
-    """Bytes of the blocks under tensors of the device, each once. counted: those that were, by address."""
+    """Bytes of the blocks of tensors of the device, each block once. counted: the addresses of those that were
+    counted."""
     total = 0
     for t in tensors:
         if isinstance(t, torch.Tensor) and t.device.type == "hpu":

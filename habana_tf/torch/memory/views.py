@@ -1,19 +1,23 @@
-"""Views of a storage as primitives: how a tensor of some strides reads and writes the row-major contents of its block.
+"""Views of a storage as primitives: how a program reads and writes a tensor with strides.
 
-PyTorch's views are strides over one memory; a program has values instead. A view is taken apart into a grid over the
-storage, a range per axis of it, a permutation, and broadcast axes:
+PyTorch's views are strides over one memory. A program has no memory but values: the row-major contents of a storage. So
+a view is taken apart into a grid over the contents, a range of each axis of the grid, a permutation, and broadcast
+axes:
 
     contents [8, 6], view [:, 2:4].t()      strides (1, 6), offset 2
     grid     [8, 6]  ranges 0:8, 2:4        then axes (1, 0)
 
-Axes that follow each other without a gap may be one axis of the grid, so that a range of a flat storage is a view of
-any shape: `flat[3:9].view(2, 3)` has the grid [n], range 3:9.
+Axes that follow each other in memory without a gap may be one axis of the grid, so that a range of a flat storage is a
+view of any shape: `flat[3:9].view(2, 3)` has the grid [n], range 3:9.
 
-Reading is RESHAPE, SLICE, PERMUTE, RESHAPE, EXPAND. Writing puts the new elements in the place of the old ones: all of
-them where the ranges are whole. A small part of a storage that was there before is a SCATTER, which a launch does in
-place: a token into a cache costs as much as the token. Else it is a CONCAT with those before and behind where the
-elements are one range of the storage, and a SELECT between the padded new ones and the old ones where they are not.
-What cannot be taken apart so (overlapping windows) has no layout, and such an op runs on the CPU.
+A read is RESHAPE, SLICE, PERMUTE, RESHAPE, EXPAND. A write makes new contents, with the view's elements replaced:
+
+    all of the contents                       the new elements
+    a small part of a storage that was read   SCATTER, which a launch does in place: a token into a cache
+    one range of the contents                 CONCAT of what is before, the new elements, what is behind
+    others                                    SELECT between the padded new elements and the old ones
+
+A view that cannot be taken apart so, as overlapping windows cannot, has no layout; an op on it runs on the CPU.
 """
 
 from __future__ import annotations
@@ -39,9 +43,10 @@ Geometry = tuple[Shape, Shape, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """grid: extents over the storage's first elements, outermost first; begin, size: the range of each. axes: for each
-    axis of the view of more than one element, or several that are one axis of the grid, in the view's order, which of
-    the grid it is. shape: of the view; broadcast: with 1 for its axes of stride 0."""
+    """A view taken apart. grid: sizes of the grid over the storage's first elements, outermost first. begin, size: the
+    range of each axis of the grid. axes: for each axis of the view that has more than one element, or several such axes
+    that are one in the grid, its axis of the grid, in the view's order. shape: of the view. broadcast: the shape with 1
+    for axes of stride 0."""
 
     grid: Sizes
     begin: Sizes
@@ -54,7 +59,7 @@ class Layout:
 SMALL = 8
 """How many times the elements of a view the storage has at least for its write to be a SCATTER."""
 MOST_PARTS = 64
-"""Parts that are put together at once; what is written after them is written in place, one part after the other."""
+"""Parts of contents that one CONCAT puts together; later ones are written in place, one after the other."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -76,14 +81,14 @@ def layout(whole: Shape, geometry: Geometry) -> Layout | None:
 
 
 def _in_rows(grid: Shape, begin: Shape, size: Shape, axes: Shape, row: int) -> tuple[Shape, Shape, Shape, Shape]:
-    """A range of a flat storage as one of its rows, if it begins and ends with one."""
+    """A range of a flat storage as a range of its rows, if it begins and ends with one."""
     if begin[0] % row or size[0] % row:
         return grid, begin, size, axes
     return (grid[0] // row, row), (begin[0] // row, 0), (size[0] // row, row), (0, 1)
 
 
 def _without_gaps(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Axes, as (extent, stride), of which each that continues the one before is joined to it."""
+    """Axes, as (size, stride), where each one that continues the one before without a gap is joined to it."""
     joined: list[tuple[int, int]] = []
     for n, s in axes:
         if joined and joined[-1][1] == n * s:
@@ -94,7 +99,7 @@ def _without_gaps(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _grid(count: int, axes: list[tuple[int, int]], offset: int) -> tuple[Shape, Shape, Shape, Shape] | None:
-    """Grid, begin, size and axes of a Layout, for axes as (extent, stride)."""
+    """Grid, begin, size and axes of a Layout, for axes of a view as (size, stride); None where they are no grid."""
     ordered = sorted(range(len(axes)), key=lambda k: -axes[k][1])
     steps = [axes[k][1] for k in ordered]
     if steps != sorted(set(steps), reverse=True):
@@ -123,8 +128,8 @@ def read(b: Builder, contents: Node, lay: Layout) -> Node:
 
 
 def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises, often: bool = False) -> Node:
-    """The contents with the view's elements replaced. Of a view that has no broadcast axes. premises: decide where the
-    view ends, over symbols. often: whether other parts of these contents are written as well."""
+    """The contents with the elements of a view replaced; the view has no broadcast axes. premises: say where the view
+    ends if sizes are symbols. often: whether other parts of these contents are written as well."""
     rest = [k for k in range(len(lay.grid)) if k not in lay.axes]
     order = (*lay.axes, *rest)
     part = b.reshape(new, [lay.size[k] for k in order])
@@ -152,7 +157,8 @@ def write(b: Builder, contents: Node, new: Node, lay: Layout, premises: Premises
 
 
 def _scattered(b: Builder, grid: Node, part: Node, lay: Layout) -> Node:
-    """A grid with a part of it set, at places that are numbers at run time where they are symbols."""
+    """A grid with a part of it replaced by a SCATTER. The part may begin at symbols, which are then numbers at run
+    time."""
     cut = [k for k, (g, n) in enumerate(zip(lay.grid, lay.size, strict=True)) if g != n]
     sizes = [lay.size[k] for k in cut]
     coords = [b.binary("add", b.iota(sizes, at), b.extent(lay.begin[k], DType.I64)) for at, k in enumerate(cut)]
@@ -168,13 +174,13 @@ def _range_replaced(b: Builder, contents: Node, new: Node, begin: Extent, premis
 
 
 def _flat(contents: Node) -> Node:
-    """What contents are in another shape."""
+    """Contents before they were reshaped."""
     return contents.src[0] if contents.op is Op.RESHAPE else contents
 
 
 def _parts(b: Builder, contents: Node, begin: Extent, end: Extent, premises: Premises) -> Iterator[Node]:
-    """Vectors that are the elements from `begin` to `end`. Of what earlier writes have put together they are its parts,
-    so that many writes are one CONCAT, and old elements that are all replaced are not read."""
+    """Vectors that together are the elements from `begin` to `end`. Where earlier writes made the contents as a CONCAT,
+    they are its parts, so that many writes are one CONCAT, and elements that are replaced are not read."""
     if premises.at_least(begin, end):
         return
     flat = contents.src[0] if contents.op == Op.RESHAPE and contents.src[0].rank == 1 else contents

@@ -1,4 +1,4 @@
-"""Makes the key of a call of an overload, its entry: an edge of the tree of recordings (see `recorder`)."""
+"""Makes the entry of a call: the key of an edge in the tree of recordings (see `recorder`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from habana_tf.torch.record.overload import WHOLE, Drawn, EntryOperand, NotRecor
 
 
 class Entries:
-    """Makes entries, and notes which inputs and numbers the calls read. inputs: of the program so far; draws: counts
-    `Drawn` numbers."""
+    """Makes entries, and notes the inputs and run-time numbers that the calls read. inputs: of the program that is
+    recorded. draws: how many `Drawn` numbers were read."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -32,7 +32,7 @@ class Entries:
         """Of operands with axes of one element: results follow them, and the rest of an entry leaves them out."""
 
     def _entry(self, kernel: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """All that a call's meaning depends on."""
+        """The entry of a call: the overload, then what decides the meaning of each argument."""
         default = torch.get_default_dtype()  # decides what integers and a float, or their quotient, are
         slots: list[Any] = [kernel.row.name if default is torch.float32 else (kernel.row.name, default)]
         runtime, targets, operand, tensor = kernel.runtime, kernel.targets, self._operand, torch.Tensor
@@ -62,7 +62,8 @@ class Entries:
         return tuple(slots)
 
     def other(self, a: Any, written: bool = False) -> Any:
-        """An argument that is no tensor, as it stands in an entry. False is not 0 there, 0.0 not -0.0, NaN is NaN."""
+        """An argument that is no tensor, as it stands in an entry. Floats are compared by their text, so that 0.0 is
+        not -0.0 and NaN is NaN; integers with their type, so that 0 is not False."""
         if isinstance(a, (list, tuple)):
             return tuple(self._operand(x, written) if isinstance(x, torch.Tensor) else self.other(x) for x in a)
         if isinstance(a, float):
@@ -70,7 +71,8 @@ class Entries:
         return (type(a).__name__, a) if isinstance(a, int) else a
 
     def _operand(self, t: torch.Tensor, written: bool) -> EntryOperand:
-        """A tensor as it stands in an entry: the contents of its storage, and its view of them where it is no whole."""
+        """A tensor as it stands in an entry: the contents of its storage; with shape, strides and offset where it is
+        not all of them."""
         block, offset = self._blocks.get(t.untyped_storage().data_ptr()), t.storage_offset()
         if block is None:
             if t.device.type != "hpu":
@@ -96,7 +98,8 @@ class Entries:
         return value if whole else (value, tuple(shape), t.stride(), offset)
 
     def _around(self, t: torch.Tensor) -> tuple[Block, int]:
-        """The block that a slice of a storage is in, and where in it a tensor of the slice begins, in elements."""
+        """The block that a slice of a storage lies in, and how many elements of the block come before a tensor of the
+        slice."""
         block = self.memory.of(t)
         offset, rest = divmod(t.data_ptr() - block.address, t.element_size())
         if rest:
@@ -104,7 +107,8 @@ class Entries:
         return block, offset
 
     def _overwritten(self, t: torch.Tensor) -> EntryOperand:
-        """A tensor of which all is replaced: where it is all of its storage, its old contents are no input."""
+        """A tensor that the call overwrites as a whole. Where it is all of its storage, its old contents are not
+        read."""
         block = self.memory.of(t)
         unread = block.value is None and block.reader != self.memory.reading
         if unread and t.dtype is not block.dtype and t.is_contiguous() and t.nbytes == block.size:
@@ -115,8 +119,8 @@ class Entries:
         return self._operand(t, True)
 
     def _of_host(self, t: torch.Tensor, written: bool) -> EntryOperand:
-        """A tensor of the CPU: a number, or what has to be copied first. Raises HostOperand for that, RuntimeError for
-        one that is written."""
+        """A tensor of the CPU: a number, where it has no dimension. Raises HostOperand for others, which have to be
+        copied first, and RuntimeError for one that is written."""
         if written or t.device.type != "cpu":
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, hpu:0 and {t.device}!"
@@ -129,7 +133,8 @@ class Entries:
         return number
 
     def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
-        """A number that is read at run time. A boolean is one by its type, of which that of a result may follow."""
+        """Adds a number that is read at run time. A boolean stays one in its dtype, because types of results may follow
+        from it."""
         if isinstance(a, float):
             self._numbers[0].append(a)
             return Number("float", len(self._numbers[0]) - 1, dtype)
@@ -141,7 +146,8 @@ class Entries:
         return Number("integer", len(self._numbers[1]) - 1, torch.bool if type(a) is bool else dtype)
 
     def _undo(self, inputs: int, floats: int, integers: int) -> None:
-        """Forgets what a call that is not recorded has read."""
+        """Forgets what a call has read that is not recorded after all. inputs, floats, integers: how many there were
+        before it."""
         self.inputs.undo(inputs)
         del self._numbers[0][floats:], self._numbers[1][integers:]
         if self._watched is not None:
@@ -156,8 +162,8 @@ _LIMITS = {
 
 
 def _fits(a: float, kernel: Overload, args: Sequence[Any]) -> bool:
-    """Whether a number is one of the first tensor's type. Another one stands in the entry, so that PyTorch's CPU is
-    asked of it: some ops refuse it."""
+    """Whether a number is in the range of the first tensor's type. If not, it is compiled in, not read at run time:
+    then the call is a new one, and PyTorch's CPU is asked whether it takes the number, which some ops refuse."""
     first = args[0] if args else None
     if not isinstance(first, torch.Tensor):
         return True

@@ -1,11 +1,14 @@
-"""Which graphs of torch.compile are one program: those of a training step, forward and backward.
+"""Decides which graphs of torch.compile become one program: in eager mode those of a training step, forward and
+backward.
 
-In eager mode a program ends before the next op. One with a graph whose gradient is to come goes on: with ops of eager
-mode, such as a loss, with more graphs, and with those of the gradients. It ends where the backward pass does:
+A forward graph whose backward graph is to come does not run by itself. It waits, and the recording goes on with what
+follows: ops of eager mode, such as a loss, more forward graphs, and the backward graphs. It ends with the backward
+pass:
 
     graph 1, op, graph 2, loss, gradient of graph 2, gradient of op, gradient of graph 1 | optimizer
 
-The next step begins with a graph that is in the program already, or with any forward graph after a backward one.
+Another step has begun, and what waits is run, when a graph comes that waits already, or a forward graph after a
+backward one.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from enum import Enum
 from typing import Any
 
 _MOST_BETWEEN = 512
-"""Ops of eager mode that wait in one program between graphs and those of their gradients."""
+"""Ops of eager mode that wait with graphs for the backward pass."""
 
 
 class GraphKind(Enum):
-    """What a graph is for: with a gradient to come, that gradient, neither."""
+    """What a graph is: a forward pass with a backward graph to come, that backward graph, or one without gradients."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -28,11 +31,11 @@ class GraphKind(Enum):
 
 @dataclass
 class CompiledGraphs:
-    """The compiled graphs of the program that is recorded.
+    """The compiled graphs of what is recorded now.
 
     awaited: forward graphs whose backward graphs are to come. came: whether a backward graph came. passing: whether the
-    program will end with the backward pass that is under way. some: whether there is any graph. within: whether one is
-    recorded op by op at the moment. ops: how many ops of eager mode there are.
+    end of the backward pass that is under way will flush. some: whether there is any graph. within: whether the ops of
+    a graph are being recorded one by one. ops: how many ops of eager mode were recorded.
     """
 
     awaited: list[Any] = field(default_factory=list)
@@ -44,11 +47,11 @@ class CompiledGraphs:
 
     @property
     def wait(self) -> bool:
-        """Whether ops of eager mode become part of the program, rather than end it."""
+        """Whether ops of eager mode wait with the graphs, rather than end the program."""
         return self.within or (self.passing or bool(self.awaited)) and self.ops < _MOST_BETWEEN
 
     def goes_on(self, kind: GraphKind, graph: Any) -> bool:
-        """Whether a graph belongs to the same training step."""
+        """Whether a graph belongs to the step that is recorded."""
         return kind is GraphKind.BACKWARD or self.wait and not self.came and graph not in self.awaited
 
     def add(self, kind: GraphKind, graph: Any) -> None:

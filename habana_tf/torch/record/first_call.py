@@ -1,5 +1,5 @@
-"""Makes the tree node of a call that is recorded after these ops for the first time: what PyTorch's meta kernels say of
-its results, the op as data, and a trial of its lowering, so that a refusal is known before compiling."""
+"""Makes the tree node of a call that was not recorded in this place before: the results by PyTorch's meta kernels, the
+op as data, and a trial of its lowering, so that a refusal is known before anything is compiled."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from habana_tf.torch.record.program import RecordedArgument, RecordedResult, Rec
 from habana_tf.torch.record.tree import TreeNode
 
 _FLOATS, _INTEGERS = 1 << 30, (1 << 30) + 1
-"""Inputs that stand for the vectors of numbers in a rehearsal."""
+"""Numbers of inputs that stand for the vectors of run-time numbers when an op is lowered on trial."""
 _MASKED = "torch.nonzero()"
-"""In what PyTorch says of an index that is a mask, whose places it would look up."""
+"""In PyTorch's message about an index that is a mask; meta kernels cannot know how many of its elements are true."""
 
 
 def node_of(
     before: TreeNode, kernel: Overload, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
     memory: Memory,
 ) -> TreeNode:  # fmt: skip
-    """The node of a call after another. Raises what PyTorch raises for wrong arguments."""
+    """The node of a call after the node `before`. Raises what PyTorch raises for wrong arguments."""
     node = TreeNode(before.index + 1, before, scope=scopes.now(), line=scopes.line())
     try:
         _Filling(node, kernel, entry, args, kwargs, memory).fill()
@@ -54,7 +54,7 @@ def node_of(
 
 
 class _Filling:
-    """Fills the fields of a new node."""
+    """Computes the fields of a new node."""
 
     def __init__(
         self, node: TreeNode, kernel: Overload, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any],
@@ -132,8 +132,8 @@ class _Filling:
             raise NotRecorded(f"its lowering takes floating-point numbers, not {met[0].dtype}")
 
     def _check_apart(self) -> None:
-        """Of an op that writes several tensors: all is computed from what was there before, and PyTorch's CPU writes
-        one after the other, so that what is written of shared elements is read."""
+        """Refuses an op that writes several tensors with shared memory: a program reads all before it writes any, and
+        PyTorch's CPU, which writes one tensor after the other, would read elements that it has just written."""
         written = {id(self._get(where)) for where in self.node.written}
         spans = []
         for t in tensors([self.args, self.kwargs]):
@@ -166,7 +166,7 @@ class _Filling:
         return ("literal", None)  # a type, a device, a memory format: results say what they come to
 
     def _read(self, a: torch.Tensor, slot: Any) -> RecordedArgument:
-        """The contents of a tensor's storage, and its view of them."""
+        """A tensor that is read, as data: the contents of its storage, and its view of them."""
         contents, *view = slot if isinstance(slot[0], tuple) else (slot,)
         ref = contents[:2]
         block = self.memory.of(a)
@@ -182,7 +182,8 @@ class _Filling:
         return ("value", ref, tuple(view) if view else None)
 
     def _target(self, where: Where, slots: Sequence[Any], named: dict[str, Any]) -> RecordedTarget:
-        """What an argument that is written was before; no contents where all of it is replaced."""
+        """A tensor that is written, as data: the old contents of its storage, none where all of them are replaced, and
+        its view."""
         t = self._get(where)
         whole, k = where if isinstance(where, tuple) else (where, None)
         slot = slots[whole] if isinstance(whole, int) else named[whole]
@@ -205,14 +206,15 @@ class _Filling:
         return (None if whole else contents, geometry, block.shape)
 
     def _picture(self, r: torch.Tensor | None) -> torch.Tensor | None:
-        """A result in the format of the operands that decide it. Meta kernels leave that to each device."""
+        """A result in the memory format (channels last or not) of the operands that decide it. Meta kernels do not say
+        it."""
         form = format_of(*(self.args[k] for k in self.kernel.row.pictures))
         if r is None or form is torch.contiguous_format or r.dim() != (4 if form is torch.channels_last else 5):
             return r
         return torch.empty(r.shape, dtype=r.dtype, device="meta", memory_format=form)
 
     def _result(self, t: torch.Tensor | None) -> RecordedResult:
-        """A new result as data. Its storage has the order of its strides where these are dense."""
+        """A new result as data. Its storage has the order of its strides, where these are dense."""
         if t is None:
             return ((), "float32", None)
         if PRIMITIVE.get(t.dtype) not in COMPUTED:
@@ -230,7 +232,7 @@ class _Filling:
         return (shape, strides, t.dtype, math.prod(shape) * DLPACK[t.dtype][1] // 8, held)
 
     def _rehearse(self) -> None:
-        """Lowers the op on inputs of its own. Raises LoweringError or ShapeError where it has no lowering."""
+        """Lowers the op on trial, on inputs of its own. Raises LoweringError or ShapeError where it has no lowering."""
         record = self.node.record
         assert record is not None
         b = SinkingBuilder()

@@ -1,10 +1,10 @@
-"""Operands in host memory: an op of the card gets a copy of them, made at each call.
+"""Copies operands in host memory to the card, for each call of an op that takes them.
 
     x + torch.ones(1)            x[torch.tensor([0, 2])] = 1            logits.index_select(0, kept)
 
 PyTorch's own cards take indices and numbers of the host; Habana's bridge takes any operand that is read, and programs
-for Gaudi rely on it. So do we, and the placement report counts the bytes: to keep such a tensor on the card saves a
-copy over PCIe in each step.
+for Gaudi rely on it. So do we. The placement report counts the bytes, because a program that keeps such a tensor on the
+card saves a copy over PCIe in each step.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class HostOperand(Exception):
 
 
 def on_card(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """A call's arguments with copies on the card in place of tensors of the host. Numbers, tensors of no dimension
-    among them, stay what they are."""
+    """A call's arguments, with copies on the card in place of tensors of the host. Tensors without a dimension stay:
+    they are read as numbers."""
     copied = 0
 
     def moved(value: Any) -> Any:

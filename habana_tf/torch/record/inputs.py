@@ -1,4 +1,5 @@
-"""What the recorded program reads: whole storages, and parts of them (`view_inputs`), each an input with an address."""
+"""The inputs of the program that is recorded: whole storages, and parts of storages (`view_inputs`). A launch gets an
+address for each."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from habana_tf.torch.record.view_inputs import part
 
 
 class Inputs:
-    """blocks: that of each input; offsets: of the inputs that are parts the bytes before them in their blocks. reads:
-    each time that a part was read, its address, its shape, as which input, and whether for the first time."""
+    """blocks: the block of each input. offsets: of an input that is a part, the bytes before it in its block. reads: of
+    each time that a part was read, its address, its shape, the number of its input, and whether it became an input by
+    that."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -21,7 +23,8 @@ class Inputs:
         self._parts: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def whole(self, block: Block) -> EntryOperand:
-        """A block of which all is read, as it stands in an entry: with its contents the first time."""
+        """Reads all contents of a block, as an input or again. Returns its operand in an entry, which says shape and
+        type the first time."""
         if block.reader != self._memory.reading:
             block.reader, block.input = self._memory.reading, -1
         if block.input >= 0:
@@ -31,8 +34,8 @@ class Inputs:
         return (-1, block.input, block.shape, block.dtype)
 
     def part(self, t: torch.Tensor, offset: int, block: Block) -> EntryOperand | None:
-        """A view as it stands in an entry, whose part of a block is an input by itself; None where it is none. offset:
-        of the view in the block, in elements."""
+        """Reads a view by its part of a block, as an input by itself. Returns its operand in an entry; None where it
+        has no such part. offset: of the view in the block, in elements."""
         size = block.dtype.itemsize
         geometry = tuple(t.shape), t.stride(), offset
         found = part(block.size // size, geometry) if t.numel() else None
@@ -49,11 +52,11 @@ class Inputs:
         return contents if view is None else (contents, *view)
 
     def number_of_part(self, address: int, shape: tuple[int, ...]) -> int:
-        """As which input a part is read; -1 where it is not."""
+        """The number of the input that is this part; -1 where none is."""
         return self._parts.get((address, shape), -1)
 
     def add_part(self, block: Block, address: int, shape: tuple[int, ...]) -> int:
-        """Makes a part of a block an input. Returns which."""
+        """Makes a part of a block an input. Returns its number."""
         if block.reader != self._memory.reading:
             block.reader, block.input = self._memory.reading, -1
         number = self._parts[address, shape] = len(self.blocks)
@@ -62,14 +65,14 @@ class Inputs:
         return number
 
     def addresses(self) -> list[int]:
-        """Where they begin."""
+        """The address of each."""
         found = [block.address for block in self.blocks]
         for number, offset in self.offsets.items():
             found[number] += offset
         return found
 
     def undo(self, count: int) -> None:
-        """Forgets all but the first ones."""
+        """Forgets all but the first `count` inputs."""
         if len(self.blocks) == count:
             return
         for block in self.blocks[count:]:
@@ -84,7 +87,7 @@ class Inputs:
         self.reads = [read for read in self.reads if read[2] < count]
 
     def clear(self) -> None:
-        """Begins another program."""
+        """Forgets all, for the next program."""
         self.blocks = []
         self.offsets = {}
         self.reads = []

@@ -1,4 +1,5 @@
-"""A program that runs on the addresses of blocks, and the notes of a recording that is to be bound to its arguments."""
+"""A program that is ready to run, on addresses of blocks; and what a capture or a stretch notes while ops are
+recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _structures = Structures()
 
 
 class LoadedProgram:
-    """A program that runs on the addresses of blocks. sizes: bytes of its inputs that are no numbers."""
+    """A compiled program, ready to run. sizes: bytes of its inputs, but for the vectors of numbers."""
 
     def __init__(self, recording: Recording, memory: Memory, inputs: Sequence[Block]) -> None:
         """inputs: the blocks that this recording reads."""
@@ -49,7 +50,8 @@ class LoadedProgram:
         self._lines = recording.lines
 
     def run(self, inputs: list[int], outputs: list[int], parts: tuple[int, ...] = ()) -> None:
-        """Runs it. parts: the inputs that are parts of a block. Raises what the program raises."""
+        """Runs it. inputs, outputs: addresses. parts: the numbers of inputs that are parts of a block. Raises what the
+        program raises."""
         size = self._native.workspace
         block = self._memory.workspace(size) if size else None
         if self._more:
@@ -69,14 +71,14 @@ class LoadedProgram:
 
 @dataclass
 class Watched:
-    """What the recorder did while it was watched.
+    """What happened while ops were recorded, for a stretch; `device.graphs` has a subclass for captures.
 
-    launches: each program that ran, the blocks that it read, by number of an input that is a part of a block the bytes
-    before it in that block, and the blocks that it wrote.
-    numbers: floats and integers that the programs read at run time.
+    launches: each program that ran: itself, the blocks that it read, the bytes before each input that is a part of a
+    block, by number of the input, and the blocks that it wrote.
+    numbers: floats and integers that programs read at run time.
     hosts: (kind, position, tensor) of each number that came in a tensor of the CPU.
-    drawn: (position, number) of each integer that is another one at each run.
-    by_host: whether the host read or wrote a tensor meanwhile.
+    drawn: (position, number) of each integer that is another one in each run.
+    by_host: whether the host read or wrote a tensor.
     """
 
     launches: list[tuple[LoadedProgram, list[Block], dict[int, int], list[Block]]] = field(default_factory=list)
@@ -89,23 +91,24 @@ class Watched:
         self, launch: LoadedProgram, read: list[Block], offsets: dict[int, int], written: list[Block],
         numbers: tuple[list[float], list[int]],
     ) -> bool:  # fmt: skip
-        """Notes a program that is about to run; whether it is to."""
+        """Notes a program that is about to run. Returns whether it is to run."""
         self.launches.append((launch, list(read), offsets, written))
         self.numbers = list(numbers[0]), list(numbers[1])
         return True
 
     def undo(self, floats: int, integers: int) -> None:
-        """Forgets numbers of a call that is not recorded. floats, integers: how many there were before it."""
+        """Forgets the numbers of a call that is not recorded after all. floats, integers: how many there were before
+        it."""
         kept = {"float": floats, "integer": integers}
         self.hosts = [host for host in self.hosts if host[1] < kept[host[0]]]
         self.drawn = [drawn for drawn in self.drawn if drawn[0] < integers]
 
     def touched(self, block: Block, write: bool) -> None:
-        """The host is about to read a block, or to write it."""
+        """Called before the host reads a block or writes it."""
         self.by_host = True
 
     def random(self, overload: Any) -> None:
-        """The host is about to draw the numbers of an op."""
+        """Called before the host draws random numbers for an op."""
 
 
 def aligned(count: int, dtype: Any) -> Any:

@@ -1,4 +1,5 @@
-"""An overload of the table as it is called: its row, its schema, and what stands in an entry of a recording."""
+"""An overload of the table as the recorder calls it, with its row and schema; and what an entry of a call is made
+of."""
 
 from __future__ import annotations
 
@@ -12,18 +13,19 @@ from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.row import OverloadRow
 
 MOST_RUN_TIME_NUMBERS = 1 << 14
-"""Numbers of one recording that are read at run time."""
+"""Numbers of each kind that one program may read at run time."""
 WHOLE = "whole"
-"""Stands in an entry in the place of contents that are not read."""
+"""In an entry, in the place of contents that are overwritten and not read."""
 EntryOperand = Any
-"""A tensor in an entry: the contents of its storage, alone or with its shape, strides and offset."""
+"""A tensor in an entry: the contents of its storage; with shape, strides and offset where it is a view of them."""
 Where = int | str | tuple[int | str, int]
-"""An argument: by its position, or by its name; of a list of tensors with the position in it."""
+"""An argument of a call: its position or its name; for an element of a list of tensors, with its position in the
+list."""
 
 
 class Number(NamedTuple):
-    """A number that is read at run time, in an entry. kind: float or integer; position: in the vector of that kind.
-    dtype: of the tensor of the CPU that it came in, None for a number of Python."""
+    """In an entry, a number that is read at run time. kind: float or integer. position: in the vector of that kind.
+    dtype: of the tensor of the CPU that held it, None for a number of Python."""
 
     kind: str
     position: int
@@ -31,8 +33,8 @@ class Number(NamedTuple):
 
 
 class PartOfStorage(NamedTuple):
-    """A part of a storage that is an input by itself, in an entry (`view_inputs`). op: -1, an input; number: which one;
-    shape: of the part; first: whether it is read for the first time."""
+    """In an entry, a part of a storage that is an input by itself (`view_inputs`). op: -1, as of all inputs. number: of
+    the input. shape: of the part. first: whether it was not an input before."""
 
     op: int
     number: int
@@ -42,7 +44,7 @@ class PartOfStorage(NamedTuple):
 
 
 class Drawn(int):
-    """A number that is another one at each run of what was recorded. again: gives the next."""
+    """A number that is another one each time that a recorded program is replayed. again: gives the next one."""
 
     again: Callable[[], int]
 
@@ -55,18 +57,18 @@ class Drawn(int):
 
 
 class NotRecorded(Exception):
-    """A call that no program can have; it has CPU kernels. The message says why."""
+    """A call that no program can have, for the reason in the message. It runs on the CPU."""
 
 
 class Unsettled(Exception):
-    """A call reads or writes memory as another type than what is recorded does, which has to run first."""
+    """A call sees memory as another type than what is recorded and has not run. After a flush it can be recorded."""
 
 
 @dataclass(frozen=True)
 class Overload:
-    """An overload with its row. stock: the one that other devices have. runtime: positions of arguments that are read
-    at run time. names: of all arguments; writes: of those that it writes, and targets: their positions and names;
-    returns: for each result the argument that it is, None for a new one."""
+    """An overload with its row. overload, stock: the overload itself, and the one that other devices have in its place.
+    runtime: positions of arguments that are read at run time. names: of all arguments. writes: names of those that it
+    writes; targets: their positions and names. returns: for each result the argument that it is, None for a new one."""
 
     row: OverloadRow
     overload: Any
@@ -79,7 +81,7 @@ class Overload:
 
     @classmethod
     def of(cls, row: OverloadRow) -> Overload:
-        """The kernel of a row. Raises AttributeError for an overload that this PyTorch has not."""
+        """The overload of a row. Raises AttributeError for one that this PyTorch does not have."""
         overload = overload_of(row.name)
         schema = overload._schema
         names = tuple(a.name for a in schema.arguments)
@@ -96,7 +98,7 @@ class Overload:
         return cls(row, overload, stock, runtime, names, tuple(writes), targets, returns)
 
     def on_others(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        """A call's arguments as `stock` takes them."""
+        """The arguments of a call of `stock`."""
         return (args, kwargs) if self.row.given is None else (self.row.given(*args, **kwargs), {})
 
     def written(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Where, ...]:
@@ -119,7 +121,7 @@ class Overload:
 
 
 def tensor_at(where: Where, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
-    """The tensor of a call that is there."""
+    """A tensor among the arguments of a call."""
     if isinstance(where, tuple):
         where, k = where
         found: torch.Tensor = (args[where] if isinstance(where, int) else kwargs[where])[k]

@@ -1,4 +1,4 @@
-"""A recorded program as a cluster: the form in which the resolver, the recipe cache and the model of a card take it.
+"""A recorded program as a cluster, the form in which the resolver, the recipe cache and the model of a card take it.
 
 A recording is plain data, and so is the serialized cluster (a Python literal):
 
@@ -10,12 +10,13 @@ A recording is plain data, and so is the serialized cluster (a Python literal):
     target    (contents, view): what an op writes into; contents None where all of it is written
     result    (shape, type, order): order is the permutation in which its storage holds it, None for row-major
 
-In a recording over sizes (see `ranges`) a view is its layout, (LAYOUT, ...), and (SIZE, k) stands for entry k of a
-vector that is the last input, whose value is known when the cluster is lowered: numbers, or symbols of a range.
+Values that pass between ops are contents of storages, in row-major order. A view is taken where an op reads it, and put
+back into the contents where an op writes it (`memory.views`). Numbers that change from step to step are elements of two
+vectors, the last inputs of a cluster.
 
-The values that pass between ops are contents of storages, in row-major order; views are taken where they are read and
-put back where they are written (`memory.views`). Numbers that change from step to step are elements of two vectors, the
-last inputs of a cluster.
+A recording over sizes (see `ranges`) has layouts, (LAYOUT, ...), in the place of views, and (SIZE, k) in the place of a
+size that changes: entry k of a vector, the very last input. The vector's value is known when the cluster is lowered, as
+numbers or as symbols of a range.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ RecordedTarget = tuple[Ref | None, views.Geometry | None, tuple[int, ...]]
 RecordedResult = tuple[tuple[int, ...], str, tuple[int, ...] | None]
 RecordedOp = tuple[str, tuple[RecordedArgument, ...], tuple[RecordedTarget, ...], tuple[RecordedResult, ...]]
 MOST_SCATTERED = 4
-"""Parts of a storage, each a range of it, that are written by themselves; more are put together at once."""
+"""Parts of one storage that are written one by one, each as a range of it; more of them are put together at once."""
 LAYOUT, SIZE = "layout", "size"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """See above. inputs: shape and type of each storage that is read. floats, integers: how many numbers are read at
-    run time. outputs: contents that storages get; updates: for each the input that is the same storage, -1 for none.
-    scopes: of the ops, see `torch.scopes`; lines: where the program called them; parameters: inputs that came as
-    parameters of modules; these are no part of what it computes. sizes: entries of the vector of sizes, 0 for a
-    recording with numbers."""
+    """A program as data; see above. inputs: shape and type of each storage that is read. floats, integers: how many
+    numbers are read at run time. outputs: the results that storages get. updates: for each output the input that is the
+    same storage, -1 for none. scopes: of each op, see `scopes`. sizes: entries of the vector of sizes, 0 for a
+    recording without one. parameters: inputs that came as parameters of modules. lines: for each op, where the program
+    called it. The last two, and the scopes, are no part of what it computes."""
 
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     floats: int
@@ -83,8 +84,9 @@ class Recording:
 
 @dataclass
 class TorchOp(ClusterOp):
-    """record: the op as data. floats, integers, sizes: the inputs of the cluster that hold numbers; -1 for none, and
-    for an op that names no size. often: whether it writes a part of a storage of which many are written."""
+    """An overload of ATen in a cluster. record: the op as data. floats, integers, sizes: the inputs of the cluster that
+    hold numbers; -1 for none, and for an op without sizes of the vector. often: whether it writes a part of a storage
+    of which many parts are written."""
 
     record: RecordedOp
     floats: int = -1
@@ -144,9 +146,9 @@ class TorchOp(ClusterOp):
 def _stored(
     record: RecordedOp, nodes: Sequence[Node | None], given: dict[Ref, Node], context: LoweringContext, often: bool
 ) -> list[Node]:
-    """The contents of the storages that get the results, bfloat16 rounded: inside a kernel it is a float32, whose
-    further digits would show in the next op unless a tensor holds the result. Of a storage of which several views are
-    written, each has those that are written before it."""
+    """What an op's results leave in storages: the contents of new ones, and of those that it writes the contents with
+    the written view replaced. bfloat16 results are rounded here, because inside a kernel they are float32. Where an op
+    writes several views of one storage, each write sees those before it."""
     b, given = context.b, dict(given)
     _, _, targets, results = record
     fresh = len(results) - len(targets)
@@ -175,7 +177,7 @@ def _stored(
 
 
 def _filled(part: Any, sizes: Sequence[Extent]) -> Any:
-    """Data of an op with sizes in the place of their entries."""
+    """An op's data, with the entries of the vector of sizes in the place of (SIZE, k)."""
     if not isinstance(part, tuple):
         return part
     if len(part) == 2 and part[0] == SIZE:
@@ -264,7 +266,7 @@ def cluster_of(recording: Recording) -> TorchCluster:
 
 
 def _writing_often(recording: Recording) -> set[int]:
-    """The ops that write parts of storages of which many are written, and nothing that is computed of earlier ones."""
+    """The ops that write parts of storages of which many are written, where no part is computed from an earlier one."""
     storages: dict[Ref, Ref] = {}
     writing: dict[Ref, list[int]] = {}
     for at, (_, arguments, targets, results) in enumerate(recording.ops):
@@ -278,7 +280,8 @@ def _writing_often(recording: Recording) -> set[int]:
 def op_of(
     index: int, record: RecordedOp, floats: int, integers: int, scope: str = "", sizes: int = -1
 ) -> TorchOp:  # fmt: skip
-    """A recorded op. floats, integers, sizes: the inputs that hold numbers. scope: what its name begins with."""
+    """A recorded op as an op of a cluster. floats, integers, sizes: the inputs that hold numbers. scope: the first part
+    of its name."""
     refs: dict[Ref, None] = {}
 
     def walk(argument: RecordedArgument) -> None:
@@ -307,7 +310,7 @@ def op_of(
 
 
 def signature(recording: Recording) -> list[tuple[int, tuple[int, ...], bytes | None]]:
-    """What a launch of it meets: number of the element type and shape of each input."""
+    """The signature of a launch: number of the element type and shape of each input."""
     met: list[tuple[int, tuple[int, ...], bytes | None]] = []
     met += [(from_label(label).number, shape, None) for shape, label in recording.inputs]
     return met + [(dtype.number, (n,), None) for n, dtype in recording.numbers()]
@@ -320,5 +323,5 @@ def nbytes(shape: Sequence[int], dtype: DType) -> int:
 
 @functools.cache
 def lowerings_version() -> str:
-    """SHA-256 over what makes a program of a recording: this file and all that it imports."""
+    """SHA-256 over the sources that decide how a recording is lowered: this file and all that it imports."""
     return digest_of(imported_sources([Path(__file__)], ["formulas", "torch"]))

@@ -1,7 +1,7 @@
-"""The state of the device's random numbers: a seed, and how much of its stream is used.
+"""The state of the device's random numbers: a seed, and how many numbers of its stream are used.
 
-A random op reads a stretch of a Philox stream, the counter-based generator that cards have. Seed and offset are numbers
-that a program reads at run time, so that no other seed and no later draw is another program.
+A random op reads the next numbers of a Philox stream, the counter-based generator that cards have. Seed and offset in
+the stream are numbers that a program reads at run time, so that one program serves all seeds and draws.
 
     torch.manual_seed(0) or torch.hpu.manual_seed(0)      seed 0, offset 0
     x.bernoulli_(0.5)  of 1000 elements                   reads blocks 0 to 250 of 128 bits, offset 250
@@ -25,7 +25,7 @@ _MASK = (1 << 64) - 1
 
 
 class RandomState:
-    """A stream's seed, and the number of its blocks of 128 bits that are used. May be used by several threads."""
+    """A seed, and how many blocks of 128 bits of its stream are used. May be used by several threads."""
 
     def __init__(self, seed: int) -> None:
         self._lock = threading.Lock()
@@ -73,7 +73,8 @@ def _signed(number: int) -> int:
 
 
 default = RandomState(torch.initial_seed())
-"""The state of ops that are given no generator: what was seeded before the device was loaded holds for it, too."""
+"""The state for ops that are given no generator. It begins with the seed that PyTorch had when the device was
+loaded."""
 
 
 of_device: set[int] = set()
@@ -87,8 +88,8 @@ def check(generator: torch.Generator) -> None:
 
 
 def take(generator: torch.Generator | None, blocks: int) -> tuple[Drawn, Drawn]:
-    """Seed and offset for an op that reads so many blocks, in the order in which they are to be recorded: what is
-    replayed takes its next stretch. A generator of PyTorch gives a new seed for each op."""
+    """Seed and offset for an op that reads so many blocks, to be recorded in this order. Each replay takes the next
+    blocks. From a generator of PyTorch each op gets a new seed."""
     if generator is not None:
         check(generator)
     stretch = _Stretch(generator, blocks)
@@ -96,7 +97,8 @@ def take(generator: torch.Generator | None, blocks: int) -> tuple[Drawn, Drawn]:
 
 
 class _Stretch:
-    """Takes stretches one after the other: `seed` the next one, `offset` is of the same."""
+    """A range of blocks for one op, and at each replay the next one. `seed` takes a range, and `offset` is then where
+    it begins."""
 
     def __init__(self, generator: torch.Generator | None, blocks: int) -> None:
         self._generator, self._blocks = generator, blocks
@@ -114,8 +116,8 @@ class _Stretch:
 
 @contextmanager
 def on_cpu() -> Iterator[None]:
-    """Has ops within that are given no generator draw what follows from the device's state, though they run on the CPU,
-    whose own generator stays as it was."""
+    """Within it ops that run on the CPU, and are given no generator, draw numbers that follow from the device's state.
+    The CPU's own generator stays as it was."""
     own = torch.default_generator
     before = own.get_state()
     seed, offset = default.take(1)

@@ -1,16 +1,17 @@
-"""One cluster for recordings that differ in sizes only, so that a step has one recipe for all sizes that it meets.
+"""Makes one cluster of recordings that differ in sizes only, so that a step has one recipe for all sizes that it meets.
 
-The first recording of a structure (see `sizes`) is a cluster for its sizes. When another of the same structure comes,
-the numbers that differ among them become entries of a vector, `sizes`, whose value the resolver knows: numbers that
-changed alike are one entry. The resolver then does what it does for any cluster whose sizes change (`resolver.ranged`):
-it guesses what the sizes have to do with each other, and makes one recipe over symbols, or says why there is none.
+The first recording of a structure (see `sizes`) becomes a cluster for its sizes. When another one of the same structure
+comes, the numbers that differ between them become entries of a vector, `sizes`, which is an input of the cluster;
+numbers that equal each other in all these recordings share an entry. From there on it is a cluster whose sizes change,
+as any: the resolver (`resolver.ranged`) compares the vectors that it met, and compiles a recipe over symbols, or says
+why it cannot.
 
     batch 64   mm [64, 8] x [8, 4]     torch_a, for these sizes
     batch 29   mm [29, 8] x [8, 4]     torch_b: mm [size 0, 8] x [8, 4], met (64,) and (29,): a recipe over s0
     batch 17   mm [17, 8] x [8, 4]     torch_b again
 
-A recording belongs to a cluster only where all its other numbers are the same and each entry has one value. Those that
-differ in the size of a weight are different models, and are never one cluster.
+A recording belongs to such a cluster if all numbers outside of the vector are the same, and those that share an entry
+are equal. Recordings that differ in the size of a weight are of different models, and never one cluster.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ TensorMet = tuple[int, tuple[int, ...], bytes | None]
 
 @dataclass
 class _Sized:
-    """A cluster over sizes. entries: per number of the recording its entry in the vector, -1 for those that are
-    `fixed`; first: per entry a number that is it."""
+    """A cluster over sizes. entries: for each number of a recording its entry in the vector, -1 where it is the one in
+    `fixed`. first: for each entry a number of the recording that gives its value."""
 
     cluster: TorchCluster
     entries: Numbers
@@ -52,7 +53,7 @@ class _Sized:
     first: Numbers
 
     def value(self, numbers: Numbers) -> Numbers | None:
-        """The vector for a recording with these numbers; None where it is none of this cluster."""
+        """The vector for a recording with these numbers; None where it does not belong to this cluster."""
         value = numbers[self.first]
         expected = np.where(self.entries >= 0, value[self.entries], self.fixed)
         return value if np.array_equal(expected, numbers) else None
@@ -60,14 +61,15 @@ class _Sized:
 
 @dataclass
 class _Structure:
-    """What was met of a structure. met: numbers of recordings, with those of the shapes of each one's weights."""
+    """What is known of a structure. met: the numbers of its last recordings, those of the weights' shapes included.
+    sized: its clusters over sizes."""
 
     met: list[Numbers] = field(default_factory=list)
     sized: list[_Sized] = field(default_factory=list)
 
 
 class Structures:
-    """The structures of a process."""
+    """The structures that this process has recorded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,9 +78,9 @@ class Structures:
     def cluster(
         self, recording: Recording, weights: Callable[[], Collection[int]]
     ) -> tuple[TorchCluster, list[TensorMet], Numbers | None]:
-        """The cluster of a recording, what a launch of it meets, and the value of its vector of sizes: None where the
-        cluster is for these sizes only. weights: gives the inputs that are weights; asked where sizes differ. The
-        recording is remembered."""
+        """The cluster of a recording, the signature of a launch, and the vector of sizes, None where the cluster is for
+        these sizes only. Remembers the recording. weights: gives the numbers of inputs that are weights; called only
+        where sizes differ."""
         met = signature(recording)
         if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
             return cluster_of(recording), met, None
@@ -105,7 +107,8 @@ class Structures:
         self, known: _Structure, recording: Recording, numbers: Numbers, arguments: NDArray[np.bool_],
         weights: Callable[[], Collection[int]],
     ) -> _Sized | str:  # fmt: skip
-        """The cluster over sizes that has these numbers; or why there is none, empty where no others were met."""
+        """The cluster over sizes that a recording belongs to; or why it belongs to none, empty where it is the first
+        one."""
         for sized in reversed(known.sized):
             if sized.value(numbers) is not None:
                 known.sized = [*(s for s in known.sized if s is not sized), sized]
@@ -131,23 +134,24 @@ def _shapes_differ(recording: Recording, numbers: Numbers, others: Sequence[Numb
 
 
 def _own(recording: Recording, weights: Callable[[], Collection[int]]) -> Collection[int]:
-    """The inputs whose sizes are a model's: weights, and what is updated as they are. Of an op by itself only what came
-    as a parameter: to look for the weights of the process takes as long as to compile two of them."""
+    """The inputs whose sizes belong to the model: weights, and what is updated as weights are. Of an op by itself only
+    those that came as parameters: to look for the weights of the process takes as long as compiling two such ops."""
     if len(recording.ops) == 1:
         return recording.parameters
     return {*weights(), *(k for k in recording.updates if k >= 0)}
 
 
 def _of_inputs(recording: Recording, inputs: Collection[int]) -> NDArray[np.intp]:
-    """Where the numbers of the shapes of these inputs are."""
+    """Which numbers are of the shapes of these inputs."""
     ends = np.cumsum([0, *(len(shape) for shape, _ in recording.inputs)])
     places = [np.arange(ends[k], ends[k + 1]) for k in sorted(inputs)]
     return np.concatenate([*places, np.arange(0)]).astype(np.intp)
 
 
 def _kin(a: Numbers, b: Numbers, own: NDArray[np.intp], arguments: NDArray[np.bool_]) -> bool:
-    """Whether sizes of two recordings may be of one range: none is 0 or below where they differ, nor of a weight, and
-    arguments changed as some size of a tensor did; others say which axis it is, or how far apart."""
+    """Whether the sizes of two recordings may be of one range. Numbers that differ have to be above 0 and not of a
+    weight's shape; an argument has to change as some size of a tensor did, because others mean something else, such as
+    an axis or a distance."""
     differ = a != b
     if differ[own].any() or not ((a[differ] > 0).all() and (b[differ] > 0).all()):
         return False
@@ -159,7 +163,7 @@ def _kin(a: Numbers, b: Numbers, own: NDArray[np.intp], arguments: NDArray[np.bo
 
 
 def _sized(recording: Recording, numbers: Numbers, kin: list[Numbers]) -> _Sized | str:
-    """The cluster over the sizes that differ among recordings; or why there is none."""
+    """The cluster over the sizes that differ between recordings; or why there is none."""
     rows = np.stack([*kin, numbers])
     differ = np.flatnonzero((rows != rows[-1]).any(0))
     columns, first, entry = np.unique(rows[:, differ], axis=1, return_index=True, return_inverse=True)
@@ -188,7 +192,7 @@ def _sized(recording: Recording, numbers: Numbers, kin: list[Numbers]) -> _Sized
 
 
 def _signature(recording: Recording, numbers: Numbers, value: Numbers) -> Signature:
-    """The signature of an earlier recording with these numbers as one of the cluster over sizes."""
+    """The signature of the cluster over sizes that an earlier recording with these numbers has."""
     shapes: list[tuple[int, ...]] = []
     at = 0
     for shape, _ in recording.inputs:

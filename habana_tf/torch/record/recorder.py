@@ -1,19 +1,22 @@
-"""Lazy mode: ops of PyTorch are recorded, and become one program when a step ends or the host reads a result.
+"""Records PyTorch's ops and runs them as programs. In lazy mode ops wait until a step ends or the host reads a result;
+all that waited is then one program.
 
-A training step records the same ops again and again, so recordings are a tree: a node is what was recorded so far, and
-an edge is one op with all that its meaning depends on: the overload, which values it reads, their shapes the first time
-they appear, numbers that are no run-time inputs. To record an op that was met before is to make a tuple, look it up
-and make the tensors that the node says; to end a node is to look the results that are still wanted up at its last node.
+A training step records the same ops each time, so all recordings are kept as one tree. A node stands for the ops that
+were recorded so far. An edge is one op, keyed by all that decides its meaning: the overload, which values it reads,
+the shapes of those that are read for the first time, and the numbers that are compiled into the program.
 
-    root --(mm, input 0 [8,4], input 1 [4,2])--> . --(relu_, value 0)--> .   ends here: {outputs: program}
+    root --(mm, input 0 [8,4], input 1 [4,2])--> . --(relu_, value 0)--> .   programs of this node: {outputs: program}
 
-Everything slow happens once per node: PyTorch's meta kernels say shapes and refuse wrong arguments, and the lowering is
-rehearsed, so that an op without one goes to the CPU when it is called and not when the program is compiled.
+An op that was recorded in this place before costs its key, one lookup, and the tensors for its results. To run what was
+recorded, `flush` looks for a program at the node that it has come to, by the results that tensors still need.
 
-In eager mode each op is a program by itself, but for ops on lists of tensors, of which a step of an optimizer is made:
-these wait for each other, since all of them together pass through memory once. The graphs of torch.compile (see
-`stretches`) are stretches of recordings. While the gradients of some are to come, what follows waits with them: so the
-forward and the backward pass are one program, and what the one saves for the other need not pass through memory.
+What is slow is done once per node: PyTorch's meta kernels give shapes and refuse wrong arguments, and the op is lowered
+on trial, so that one without a lowering goes to the CPU when it is called and not when the program is compiled.
+
+In eager mode each op is a program by itself, with two exceptions. Ops on lists of tensors, of which optimizers' steps
+are made, wait for each other: one program for all reads and writes memory once. And a forward graph of torch.compile
+waits, with the ops that follow it, for its backward graph (see `compiled_steps`): in one program, what the forward pass
+saves for the backward pass need not go through memory.
 """
 
 from __future__ import annotations
@@ -41,17 +44,17 @@ from habana_tf.torch.record.stretches import BoundStretch, StretchNotes
 from habana_tf.torch.record.tree import TreeNode
 
 MOST_OPS = 20_000
-"""Ops that a program may have; a recording ends after so many."""
+"""Ops after which a program ends in any case."""
 MOST_NODES = 200_000
-"""Nodes of the tree before it is begun anew."""
+"""Nodes after which the tree is dropped and a new one begun."""
 _MOST_OF_AN_OP = 64
-"""Numbers that one op may read."""
+"""Run-time numbers that one op reads at most."""
 _FULL = MOST_RUN_TIME_NUMBERS - _MOST_OF_AN_OP
 
 
 class Recorder(Entries):
-    """The recording of one card. lazy: whether ops wait for `flush`. unrun: what notes copies and ops on the CPU where
-    nothing is run (see `torch.dry_run.recorder`)."""
+    """Records the ops of one card. lazy: whether ops wait for `flush`. unrun: in a dry run, what notes copies and ops
+    on the CPU in the place of running them (see `torch.dry_run.recorder`)."""
 
     def __init__(self, memory: Memory, lazy: bool) -> None:
         super().__init__(memory)
@@ -72,8 +75,8 @@ class Recorder(Entries):
 
     def record(self, kernel: Overload, args: Sequence[Any], kwargs: dict[str, Any], settled: bool = False) -> Any:
         """Records a call of an overload. Returns its results, whose values are there after `flush`. Raises NotRecorded
-        for a call that no program can have, and what PyTorch raises for wrong arguments. settled: whether it is tried
-        again, on memory that has what it is to hold."""
+        for a call that no program can have, and what PyTorch raises for wrong arguments. settled: this is the second
+        try of a call, after a flush, so that all memory holds what it should."""
         with self.lock:
             self.begin()
             before, marks = self._node, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
@@ -107,19 +110,19 @@ class Recorder(Entries):
             return made
 
     def begin(self) -> None:
-        """Ends the program that is recorded, if what follows is no part of it."""
+        """Called before an op is recorded: flushes, if the op is not to become part of what was recorded so far."""
         if self._node is not self._root and not self._waits:
             self.flush()
 
     def end(self, ops: int) -> None:
-        """So many ops were recorded, which run now if they are not to wait."""
+        """Called after so many ops were recorded: flushes, if they are not to wait."""
         if not self._waits or self._full:
             self.flush()
         self._graphs.ops += ops
 
     @property
     def _waits(self) -> bool:
-        """Whether an op becomes part of the program that is recorded, and waits with it."""
+        """Whether ops wait for `flush`, and so become part of what was recorded before."""
         graphs = self._graphs
         return self.lazy or (graphs.wait if graphs.some else self._together > 0)
 
@@ -141,7 +144,8 @@ class Recorder(Entries):
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> Any:
-        """New tensors, and arguments that were written; their blocks get values of the program."""
+        """The results of a call: new tensors, and arguments that it returns. Notes in the block of each tensor that the
+        call writes which value of the program it is to hold."""
         memory, index = self.memory, node.index
         made: list[Any] = []
         for k, each in enumerate(new):
@@ -166,17 +170,17 @@ class Recorder(Entries):
 
     @property
     def node(self) -> TreeNode:
-        """The node of the tree that the program has come to."""
+        """The tree node that stands for what was recorded so far."""
         return self._node
 
     @property
     def root(self) -> TreeNode:
-        """The node that every program begins with."""
+        """The tree node of an empty recording."""
         return self._root
 
     def stretch(self, call: Callable[[], Any], args: Sequence[Any]) -> tuple[Any, BoundStretch | None]:
-        """Calls a function whose ops are one stretch of the program. Returns what it gives, and the stretch bound to
-        `args`, None where it cannot be."""
+        """Calls a function and records its ops one by one. Returns its results, and what was recorded as a stretch with
+        `args` as parameters, for `repeat`; None where another call might not record the same."""
         watched, before = Watched(), self._watched
         stretch = StretchNotes(self.memory, self.inputs, self._numbers, args)
         self._watched, self._graphs.within = watched, True
@@ -192,8 +196,8 @@ class Recorder(Entries):
         self, bound: BoundStretch, args: Sequence[Any], blocks: list[Block],
         numbers: tuple[Sequence[float], Sequence[int]] | None = None,
     ) -> list[Any]:  # fmt: skip
-        """Records a stretch that was bound; returns its results. blocks: of the arguments; numbers: in the place of
-        those that were bound."""
+        """Records all ops of a stretch at once, for other arguments; returns its results. blocks: of the arguments.
+        numbers: to read at run time, in the place of those that the first call read."""
         memory, inputs, pending = self.memory, self.inputs, self._pending
         made = []
         for storage, value in bound.storages:
@@ -224,17 +228,19 @@ class Recorder(Entries):
         return [result(args, made) for result in bound.results]
 
     def run_alone(self, bound: BoundStretch, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
-        """As `repeat` and `flush` where nothing is recorded before, without the notes that others would need."""
+        """What `repeat` and `flush` do, for a stretch that is a whole program. Faster, because nothing is noted for ops
+        that might follow."""
         self.programs += bound.launch is None and bool(bound.outputs)
         return bound.run(args, blocks, self._vectors)
 
     def graph_begins(self, kind: GraphKind, graph: Any) -> None:
-        """Ends the program in eager mode, if a graph that is to be recorded is no part of it."""
+        """Called before a compiled graph is recorded: flushes, if in eager mode the graph is not to become part of what
+        was recorded so far."""
         if not self.lazy and not self._graphs.goes_on(kind, graph):
             self.flush()
 
     def graph_ends(self, kind: GraphKind, graph: Any) -> None:
-        """A graph was recorded."""
+        """Called after a compiled graph was recorded: flushes, or has the end of the backward pass do so."""
         self._graphs.add(kind, graph)
         if kind is GraphKind.BACKWARD and not self.lazy and not self._graphs.passing:
             self._graphs.passing = private_api.behind_backward_pass(self.flush)
@@ -243,11 +249,11 @@ class Recorder(Entries):
 
     @property
     def waiting(self) -> bool:
-        """Whether something is recorded that has not run."""
+        """Whether something was recorded that has not run yet."""
         return self._node is not self._root
 
     def tensor(self, shape: Shape, strides: Shape, dtype: torch.dtype) -> tuple[torch.Tensor, Block]:
-        """A new tensor that nothing has written, and its block."""
+        """A new tensor, with any contents, and its block."""
         order = order_of_strides(shape, strides)
         if order is None:
             count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -264,10 +270,10 @@ class Recorder(Entries):
     # -- running ------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Runs what was recorded. Afterwards memory has all values that tensors can see.
+        """Runs what was recorded. Afterwards the memory of every tensor holds the tensor's value.
 
-        Raises torch.OutOfMemoryError, after which it is still to be run, and what compiling or running raises, after
-        which tensors that waited for it hold anything.
+        Raises torch.OutOfMemoryError; the recording is kept then and runs at the next flush. Raises what compiling or
+        running raises; the recording is dropped then, and its results have any contents.
         """
         with self.lock:
             if self._node is self._root:
@@ -333,8 +339,8 @@ class Recorder(Entries):
         self._node, self._graphs = self._root, CompiledGraphs()
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:
-        """Runs what was recorded if memory under a tensor is not what the program so far says, or, before a write,
-        if the program has still to read it. Returns its block."""
+        """Makes the memory of a tensor ready for the host: flushes if the recording has still to write it or, before a
+        write by the host, still to read it. Returns the tensor's block."""
         with self.lock:
             self.host_uses += 1
             block = self.memory.of(t)
@@ -348,23 +354,25 @@ class Recorder(Entries):
 
     @property
     def noting(self) -> Watched | None:
-        """Where what is done is noted."""
+        """The notes of the capture or the stretch that is under way; None without one."""
         return self._watched
 
     @property
     def watching(self) -> bool:
-        """Whether what is recorded is noted for later runs."""
+        """Whether a capture or a stretch is under way, which notes what is recorded for later runs."""
         return self._watched is not None
 
     def watch(self, watched: Watched | None) -> None:
-        """Notes in it what is done from now on, until None. Raises RuntimeError where that is done already."""
+        """Begins a capture, which notes what is recorded and run; None ends it. Raises RuntimeError where one is under
+        way."""
         if watched is not None and self._watched is not None:
             raise RuntimeError("a capture is under way: there is one at a time")
         self._watched = watched
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Has the ops within wait in eager mode too, until another op follows or the host reads what they write."""
+        """In eager mode, too, has the ops within wait for each other, until another op follows or the host reads what
+        they write."""
         with self.lock:
             self._together += 1
         try:

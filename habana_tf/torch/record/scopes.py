@@ -29,10 +29,10 @@ BACKWARD, UPDATE = "backward", "update"
 _MOST = 100_000
 """Ops of the forward pass whose scopes are remembered for their gradients."""
 _NOT_THE_USERS = (*(f"{os.path.dirname(m.__file__ or '')}{os.sep}" for m in (torch, habana_tf)), "<")
-"""What names of files begin with, of which no line is the user's."""
+"""Files with names that begin so are PyTorch's or ours, not the user's."""
 _FEW = 2
 _SELF = "L['self']."
-"""What the way to a module in the one that was compiled begins with."""
+"""How Dynamo's names of modules within the compiled one begin."""
 _CALLED = frozenset({"forward", "_call_impl"})
 """Functions whose `self` may be a module."""
 
@@ -65,7 +65,7 @@ class Scopes:
         return found
 
     def _of(self, frame: FrameType | None) -> str:
-        """The scope that a stack says, whose innermost frame is given."""
+        """The scope by the Python stack from this frame on."""
         modules: list[nn.Module] = []
         while frame is not None:
             name = frame.f_code.co_name
@@ -84,8 +84,8 @@ class Scopes:
         return f"{type(root).__name__}/{path}" if path else type(root).__name__
 
     def traced(self, stack: Mapping[str, tuple[str, Any]] | None, before: str) -> str:
-        """The scope that a trace says: the modules around a node, the outermost first, each with the way to it. The one
-        that was compiled is not among them: it is on the stack while the forward pass is run."""
+        """The scope by the modules that a trace names around a node, the outermost first. The compiled module itself is
+        not among them: it is on the Python stack while its forward pass runs."""
         if not stack:
             return ""
         calls = [*stack.values()]
@@ -101,7 +101,7 @@ class Scopes:
         return "/".join(part for part in (before, name, path) if part)
 
     def _path(self, root: nn.Module, inner: nn.Module) -> str | None:
-        """What a module is called within another; None where it is not in it."""
+        """The name of a module within another; None where it is not in it."""
         known = self._paths.get(root)
         if known is None or id(inner) not in known:
             known = self._paths[root] = {id(m): name for name, m in root.named_modules()}
@@ -110,7 +110,7 @@ class Scopes:
 
 @contextmanager
 def of_node(meta: Mapping[str, Any]) -> Iterator[None]:
-    """Within it ops are of the module that a node of a traced graph says. meta: the node's."""
+    """Within it ops have the scope that a trace says of one of its nodes. meta: the node's."""
     forward, backward = meta.get("nn_module_stack"), meta.get("fwd_nn_module_stack")
     before, _scopes.of_graph = _scopes.of_graph, _scopes.traced(backward, BACKWARD) or _scopes.traced(forward, "")
     try:
@@ -120,7 +120,7 @@ def of_node(meta: Mapping[str, Any]) -> Iterator[None]:
 
 
 def most(of: Sequence[str]) -> tuple[str, ...]:
-    """The modules and optimizers that most ops with these scopes are of, by their outermost names."""
+    """The outermost modules and the optimizers to which most of these scopes belong."""
     names = (scope.removeprefix(f"{BACKWARD}/").removeprefix(f"{UPDATE}/").split("/")[0] for scope in of)
     counts = Counter(name for name in names if name not in ("", BACKWARD))
     return tuple(name for name, _ in counts.most_common(_FEW))
@@ -130,7 +130,7 @@ _scopes = Scopes()
 
 
 def line() -> str:
-    """The line of the user's program that calls an op, as file:line; empty in the thread of a backward pass."""
+    """The line of the user's program that calls an op, as file:line; empty in a thread of the backward pass."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename

@@ -1,8 +1,9 @@
-"""The numbers of a recording apart from its structure, so that recordings that differ in sizes only can be compared.
+"""Separates the numbers of a recording from its structure, so that recordings that differ in sizes only can be
+compared.
 
-Sizes are all integers that may follow from a batch or a length: shapes of inputs and results, ranges of views, whole
-numbers among the arguments. Views are compared as layouts (`memory.views`), whose numbers are extents and not products
-of them as strides are: a view of [s0, 8, 16] has the grid [s0, 8, 16], whatever s0 is.
+Numbers are all integers that may follow from a batch or a length: shapes of inputs and results, ranges of views,
+integers among the arguments. Views are compared as layouts (`memory.views`), whose numbers are sizes, where strides are
+products of sizes: a view of [s0, 8, 16] has the grid [s0, 8, 16], whatever s0 is.
 
     sum of x [64, 10] over axis 1       structure: sum of x [n, n] over axis n        numbers: 64, 10, 1
     sum of x [29, 10] over axis 1       the same                                      numbers: 29, 10, 1
@@ -21,13 +22,13 @@ from habana_tf.torch.record.program import LAYOUT, RecordedArgument, RecordedOp,
 
 Shape = tuple[int, ...]
 Visit = Callable[[int, bool], Any]
-"""Gives what stands in the place of a number. The second argument: whether it is an argument of an overload, which may
-be no size."""
+"""Gives what is put in the place of a number. Its second argument: whether the number is an argument of an overload,
+and so may be no size."""
 
 
 def numbers_of(recording: Recording) -> tuple[Recording, list[int], list[bool]]:
-    """The structure of a recording, and its numbers in the order of `replaced`, first those of its inputs' shapes; then
-    whether each is an argument."""
+    """The structure of a recording; its numbers, in the order in which `replaced` meets them, beginning with the
+    inputs' shapes; and for each whether it is an argument."""
     found: list[int] = []
     arguments: list[bool] = []
 
@@ -40,7 +41,7 @@ def numbers_of(recording: Recording) -> tuple[Recording, list[int], list[bool]]:
 
 
 def replaced(recording: Recording, visit: Visit) -> Recording:
-    """A recording with something in the place of each number, and layouts in the place of views."""
+    """A recording with each number replaced by what `visit` gives, and each view by its layout."""
     shapes: dict[Ref, Shape] = {(-1, k): shape for k, (shape, _) in enumerate(recording.inputs)}
     inputs = tuple((_each(shape, visit), label) for shape, label in recording.inputs)
     ops: list[RecordedOp] = []

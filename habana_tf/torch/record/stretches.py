@@ -1,16 +1,17 @@
 """Records all ops of a function in one go, from the second call on.
 
-The recorder finds the program of a call op by op. A graph of torch.compile, or an op on lists of tensors, adds the same
-ops at each call. So its first call is recorded op by op, `StretchNotes` notes which inputs, numbers and results it
-added to the program, as functions of the call's arguments, and a `BoundStretch` adds the same for later calls:
+The recorder finds the program of a call op by op. But a graph of torch.compile, or an op on lists of tensors, adds the
+same ops at each call. So only its first call is recorded op by op. `StretchNotes` notes which inputs, numbers and
+results that adds to the program, as functions of the call's arguments; the `BoundStretch` that it makes of them adds
+the same at later calls:
 
     . --(mm, input 0, input 1)--> . --(relu, value 0)--> .      node by node, the first time
     . ---------------(graph, argument 0, argument 1)---> .      from then on, to the same node
 
-A graph stays part of the program that is recorded, with what comes before and after it. A stretch can be repeated where
-the program has come to the same tree node, and arguments have the same layout and are in the same state; for others
-another stretch is recorded. An argument of which only parts are read (`view_inputs`) may begin anywhere in a storage of
-any size.
+So a compiled graph is part of the program that is being recorded, with what comes before and after it. A stretch can be
+repeated at the tree node where it was recorded, for arguments that have the same layout and are in the same state (read
+before, to be written by the program, or neither); for others a second stretch is recorded. Arguments of which only
+parts are read (`view_inputs`) may begin anywhere in a storage of any size.
 """
 
 from __future__ import annotations

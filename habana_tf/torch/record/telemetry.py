@@ -25,7 +25,7 @@ _trained = False
 
 @contextmanager
 def copied(kind: EventKind, nbytes: int) -> Iterator[None]:
-    """A copy of so many bytes is made within."""
+    """Within it a copy of so many bytes is made; counts it."""
     start = time.monotonic_ns()
     yield
     if nbytes:
@@ -34,19 +34,19 @@ def copied(kind: EventKind, nbytes: int) -> Iterator[None]:
 
 @contextmanager
 def on_cpu(op: str) -> Iterator[None]:
-    """An op runs on the CPU within."""
+    """Within it an op runs on the CPU; counts it."""
     start = time.monotonic_ns()
     yield
     _bridge.count_event(int(EventKind.CPU_OP), start, 0, op)
 
 
 def resolved(start: int, program: Any) -> None:
-    """A program was made, which took from `start`, in nanoseconds of CLOCK_MONOTONIC, until now."""
+    """Counts a program that was compiled or loaded between `start`, in nanoseconds of CLOCK_MONOTONIC, and now."""
     _bridge.count_event(int(EventKind.RESOLVE), start, _bridge.program_number(program))
 
 
 def marked() -> None:
-    """A `mark_step` or a compiled call has ended a step, if no optimizer does."""
+    """Counts a step that `mark_step` or a compiled call has ended, where no optimizer ends steps."""
     if not _trained:
         _bridge.count_update(_MARKED)
 

@@ -14,17 +14,19 @@ from habana_tf.torch.record.program import RecordedOp, Recording
 class TreeNode:
     """One op after those of the nodes before it.
 
-    index: its number in the recording; before: the node before.
+    index: its number in the recording. before: the node before.
     record: the op as data.
-    new: shape and type of each input that it is the first to read; parameters: those of them that came as parameters of
-    modules.
-    numbers: how many floats and integers it reads at run time.
-    refused: why no program can have it; empty where one can.
-    fresh: of each new result what `Memory.tensor` takes. written, returned: the arguments that it writes, and that it
-    gives back. single: whether it returns one value and not a tuple. plain: whether it only makes one new tensor.
-    scope: the module that called it (`scopes`); line: the line of the user's program.
-    then: the nodes that follow, by entry. lists: ops on lists of tensors that follow as a whole (`dispatch.foreach`).
-    launches: programs that end here, by the contents that they give and the inputs that these replace.
+    new: shape and type of each input of the program that it is the first to read. parameters: those of them that are
+    parameters of modules.
+    numbers: how many floats and how many integers it reads at run time.
+    refused: why no program can have the op; empty where one can.
+    fresh: what `Memory.tensor` takes, for each new result. written: the arguments that it writes. returned: the
+    arguments that it returns. single: whether it returns one value and not a tuple. plain: whether it makes one new
+    tensor and does nothing else.
+    scope: the module that called it (`scopes`). line: the line of the user's program.
+    then: the nodes that follow, by entry. lists: the stretches of ops on lists of tensors that follow
+    (`dispatch.foreach`).
+    launches: programs that end here, by the results that they give and the inputs that these replace.
     """
 
     index: int
@@ -55,7 +57,8 @@ class TreeNode:
         yield from reversed(found)
 
     def recording(self, wanted: Sequence[tuple[tuple[int, int], int]]) -> Recording:
-        """The recording that ends here. wanted: (contents, the input that they replace or -1)."""
+        """The program that ends here, as data. wanted: each result that it is to give, with the input that is in the
+        same memory, -1 for none."""
         path = list(self.path())
         ops = [s.record for s in path if s.record is not None]
         inputs = tuple(item for s in path for item in s.new)

@@ -1,13 +1,14 @@
-"""Which part of a storage a view reads, if that part can be an input of a program by itself.
+"""Finds the part of a storage that a view reads and that can be an input of a program by itself.
 
-Its begin is then an address that the program is given, and no number in it. So minibatches, which are rows of a data
-set on the card at another offset in each step, have one program:
+Where the part begins is then an address that a launch is given, and no number in the program. So minibatches that are
+rows of a data set on the card, at another offset in each step, have one program:
 
     data [50000, 784], view data[64:96]     input [32, 784] at the address of row 64, read whole
     view data[64:96, 2:9].t()               input [32, 784] at that address, read with strides (1, 784), offset 2
 
-A view without gaps is a part. For one with gaps the part is the whole rows of its outermost axis, and the offset within
-a row stays in the program. A part is only read: an op that writes a view writes the whole storage's contents.
+A view without gaps is a part. Of a view with gaps the part is the whole rows of its outermost axis, and the offset
+within a row stays in the program. Parts are only read: an op that writes into a view has its whole storage as input and
+result.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def part(count: int, geometry: Geometry) -> Range | None:
 
 @functools.lru_cache(maxsize=4096)
 def _dense(shape: Shape, strides: Shape) -> tuple[Shape, bool] | None:
-    """The shape in which the elements of a view lie one after the other, and whether that is the view itself; None
-    where they have gaps. An axis of stride 0 is one element."""
+    """The shape in which a view's elements lie in memory row by row, and whether that is the view's own; None where
+    they have gaps. An axis of stride 0 counts as one element."""
     own = tuple(1 if s == 0 else n for n, s in zip(shape, strides, strict=True))
     order = order_of_strides(own, strides)
     if order is None:
