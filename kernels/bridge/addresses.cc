@@ -1,5 +1,4 @@
-#include "bridge/addresses.h"
-
+// Launches and tensors on addresses, for a front end in Python that has its own memory.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bridge/parts.h"
 #include "bridge/programs.h"
 #include "runtime/card.h"
 #include "runtime/checked.h"

@@ -10,12 +10,7 @@
 
 #include <tuple>
 
-#include "bridge/addresses.h"
-#include "bridge/hooks.h"
-#include "bridge/kernel_calls.h"
-#include "bridge/programs.h"
-#include "bridge/python.h"
-#include "bridge/undisturbed.h"
+#include "bridge/parts.h"
 #include "runtime/callbacks.h"
 #include "runtime/card.h"
 #include "runtime/counters.h"
@@ -86,21 +81,11 @@ nb::tuple ReadRecordTuple(int64_t since) {
 void CountEvent(int kind, int64_t start, int64_t subject, const std::string& op) {
   const int64_t end = MonotonicNow();
   const auto what = static_cast<EventKind>(kind);
-  Counters& c = GetCounters();
-  const auto add = [](std::atomic<int64_t>& counter, int64_t n) {
-    counter.fetch_add(n, std::memory_order_relaxed);
-  };
   if (what == EventKind::kResolve) {
-    add(c.resolutions, 1);
-    add(c.resolve_nanoseconds, end - start);
-  } else if (what == EventKind::kOnCard) {
-    add(c.card_copies, 1);
-    add(c.card_copy_bytes, subject);
-    add(c.card_copy_nanoseconds, end - start);
-  } else if (what == EventKind::kToCard || what == EventKind::kFromCard) {
-    add(c.host_copies, 1);
-    add(c.host_copy_bytes, subject);
-    add(c.host_copy_nanoseconds, end - start);
+    GetCounters().resolutions.fetch_add(1, std::memory_order_relaxed);
+    GetCounters().resolve_nanoseconds.fetch_add(end - start, std::memory_order_relaxed);
+  } else if (what == EventKind::kOnCard || what == EventKind::kToCard || what == EventKind::kFromCard) {
+    CountCopy(what == EventKind::kOnCard, subject)->fetch_add(end - start, std::memory_order_relaxed);
   } else if (what == EventKind::kCpuOp) {
     CountCpuOp(op, end - start);
     if (Recording()) subject = OpNumber(op);
@@ -173,17 +158,12 @@ void DefineExchange(nb::module_& m) {
       "run_sum",
       [](int exchange, uint64_t key, int element, size_t count, uintptr_t in, uintptr_t out,
          double timeout_seconds) {
-        Sum sum{key,
-                static_cast<Element>(element),
-                count,
-                reinterpret_cast<const char*>(in),
-                reinterpret_cast<char*>(out),
-                timeout_seconds,
-                {}};
         Status status;
         {
           nb::gil_scoped_release gil;
-          status = RunSum(exchange, std::move(sum));
+          status =
+              RunSum(exchange, {key, static_cast<Element>(element), count, reinterpret_cast<const char*>(in),
+                                reinterpret_cast<char*>(out), timeout_seconds});
         }
         Check(status);
       },

@@ -1,5 +1,4 @@
-#include "bridge/hooks.h"
-
+// The calls from native code into Python: methods of one Python object, and what they are given.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <tuple>
 
+#include "bridge/parts.h"
 #include "bridge/programs.h"
 #include "runtime/callbacks.h"
 #include "runtime/late_ops.h"

@@ -1,3 +1,4 @@
+// Making and running programs from Python.
 #include "bridge/programs.h"
 
 #include <nanobind/stl/optional.h>
@@ -11,7 +12,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "bridge/hooks.h"
+#include "bridge/parts.h"
 #include "runtime/checked.h"
 #include "runtime/program.h"
 #include "runtime/resolver.h"

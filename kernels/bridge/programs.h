@@ -1,4 +1,4 @@
-// Making and running programs from Python.
+// What Python holds of a program.
 #pragma once
 
 #include "bridge/python.h"
@@ -10,7 +10,5 @@ namespace habana {
 struct OwnedProgram {
   ProgramPtr program;
 };
-
-void DefinePrograms(nb::module_& m);
 
 }  // namespace habana

@@ -1,7 +1,8 @@
-#include "bridge/undisturbed.h"
-
+// An answer of Python's to C++ that leaves a Python exception as it was.
 #include <memory>
 #include <optional>
+
+#include "bridge/parts.h"
 
 namespace habana {
 

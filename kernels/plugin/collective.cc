@@ -1,5 +1,4 @@
-#include "plugin/collective.h"
-
+// The op HpuCollectiveReduce: a sum over the workers of one host (runtime/exchange.h).
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,7 +11,7 @@
 namespace habana {
 namespace {
 
-constexpr char kOp[] = "HpuCollectiveReduce";
+constexpr char kReduce[] = "HpuCollectiveReduce";
 
 struct Collective {
   int exchange = -1;
@@ -58,9 +57,9 @@ void Compute(void* kernel, TF_OpKernelContext* ctx) {
   Status status = Prepare(&tensors, &sum);
   if (status.ok()) {
     sum.timeout_seconds = collective->timeout_seconds;
-    status = RunSum(collective->exchange, std::move(sum));
+    status = RunSum(collective->exchange, sum);
   }
-  Finish(ctx, status.ok() ? status : tensors.Explained(std::move(status), kOp));
+  Finish(ctx, status.ok() ? status : tensors.Explained(std::move(status), kReduce));
 }
 
 void SameShape(TF_ShapeInferenceContext* ctx, TF_Status* status) {
@@ -73,13 +72,14 @@ void SameShape(TF_ShapeInferenceContext* ctx, TF_Status* status) {
 }  // namespace
 
 void RegisterCollective() {
-  RegisterOp({kOp,
-              {"input: T", "instance_key: int32", "ordering_token: Nordering_token * resource"},
-              {"data: T"},
-              {"T: {bfloat16, float, double, int64}", "Nordering_token: int >= 0 = 0", "exchange: int",
-               "timeout_seconds: float = 0"},
-              SameShape});
-  RegisterHpuKernel(kOp, {Create, Compute, Destroy<Collective>}, {}, {"instance_key", "ordering_token"});
+  RegisterOwnOp({kReduce,
+                 {"input: T", "instance_key: int32", "ordering_token: Nordering_token * resource"},
+                 {"data: T"},
+                 {"T: {bfloat16, float, double, int64}", "Nordering_token: int >= 0 = 0", "exchange: int",
+                  "timeout_seconds: float = 0"},
+                 {}},
+                SameShape);
+  RegisterHpuKernel(kReduce, {Create, Compute, Destroy<Collective>}, {}, {"instance_key", "ordering_token"});
 }
 
 }  // namespace habana

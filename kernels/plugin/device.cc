@@ -59,7 +59,7 @@ void Allocate(const SP_Device*, uint64_t size, int64_t, SP_DeviceMemoryBase* mem
 }
 
 void Deallocate(const SP_Device*, SP_DeviceMemoryBase* mem) {
-  FreeHbm(mem->opaque, mem->size);
+  FreeHbm(mem->opaque);
   mem->opaque = nullptr;
   mem->size = 0;
 }
@@ -128,33 +128,16 @@ uint64_t TimerNanoseconds(SP_Timer timer) {
 
 // ---- copies ----
 
-void Copy(EventKind kind, void* to, const void* from, uint64_t size, TF_Status* status) {
-  if (Usable(status)) RecordedCopy(kind, to, from, size);
-}
+void* At(const void* host) { return const_cast<void*>(host); }
+void* At(const SP_DeviceMemoryBase* card) { return card->opaque; }
 
-void MemcpyDtoH(const SP_Device*, SP_Stream, void* to, const SP_DeviceMemoryBase* from, uint64_t size,
-                TF_Status* status) {
-  Copy(EventKind::kFromCard, to, from->opaque, size, status);
+template <EventKind kind, typename To, typename From>
+void SyncMemcpy(const SP_Device*, To* to, const From* from, uint64_t size, TF_Status* status) {
+  if (Usable(status)) RecordedCopy(kind, At(to), At(from), size);
 }
-void MemcpyHtoD(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* to, const void* from, uint64_t size,
-                TF_Status* status) {
-  Copy(EventKind::kToCard, to->opaque, from, size, status);
-}
-void MemcpyDtoD(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from,
-                uint64_t size, TF_Status* status) {
-  Copy(EventKind::kOnCard, to->opaque, from->opaque, size, status);
-}
-void SyncMemcpyDtoH(const SP_Device*, void* to, const SP_DeviceMemoryBase* from, uint64_t size,
-                    TF_Status* status) {
-  Copy(EventKind::kFromCard, to, from->opaque, size, status);
-}
-void SyncMemcpyHtoD(const SP_Device*, SP_DeviceMemoryBase* to, const void* from, uint64_t size,
-                    TF_Status* status) {
-  Copy(EventKind::kToCard, to->opaque, from, size, status);
-}
-void SyncMemcpyDtoD(const SP_Device*, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from, uint64_t size,
-                    TF_Status* status) {
-  Copy(EventKind::kOnCard, to->opaque, from->opaque, size, status);
+template <EventKind kind, typename To, typename From>
+void Memcpy(const SP_Device* device, SP_Stream, To* to, const From* from, uint64_t size, TF_Status* status) {
+  SyncMemcpy<kind>(device, to, from, size, status);
 }
 
 void MemZero(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* location, uint64_t size, TF_Status* status) {
@@ -228,12 +211,12 @@ void CreateStreamExecutor(const SP_Platform*, SE_CreateStreamExecutorParams* par
   se->destroy_timer = DestroyTimer;
   se->start_timer = StartTimer;
   se->stop_timer = StopTimer;
-  se->memcpy_dtoh = MemcpyDtoH;
-  se->memcpy_htod = MemcpyHtoD;
-  se->memcpy_dtod = MemcpyDtoD;
-  se->sync_memcpy_dtoh = SyncMemcpyDtoH;
-  se->sync_memcpy_htod = SyncMemcpyHtoD;
-  se->sync_memcpy_dtod = SyncMemcpyDtoD;
+  se->memcpy_dtoh = Memcpy<EventKind::kFromCard>;
+  se->memcpy_htod = Memcpy<EventKind::kToCard>;
+  se->memcpy_dtod = Memcpy<EventKind::kOnCard>;
+  se->sync_memcpy_dtoh = SyncMemcpy<EventKind::kFromCard>;
+  se->sync_memcpy_htod = SyncMemcpy<EventKind::kToCard>;
+  se->sync_memcpy_dtod = SyncMemcpy<EventKind::kOnCard>;
   se->block_host_for_event = BlockHostForEvent;
   se->block_host_until_done = BlockHostUntilDone;
   se->synchronize_all_activity = SynchronizeAllActivity;

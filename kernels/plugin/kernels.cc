@@ -1,10 +1,7 @@
 // TF_InitKernel: the ops HpuLaunch, HpuCollectiveReduce and HpuToHost, the HPU kernels that the op table asks
 // for, and later those of ops that the program defines.
-#include "plugin/collective.h"
-#include "plugin/launch.h"
 #include "plugin/register.h"
 #include "plugin/stock.h"
-#include "plugin/variables.h"
 #include "runtime/callbacks.h"
 #include "runtime/late_ops.h"
 
@@ -12,13 +9,14 @@ namespace habana {
 namespace {
 
 void RegisterLaunch() {
-  RegisterOp({"HpuLaunch",
-              {"args: Tin", "host_args: Thost", "variables: num_variables * resource"},
-              {"results: Tout", "host_results: Thost_out"},
-              {"Tin: list(type) >= 0", "Thost: list(type) >= 0", "Tout: list(type) >= 0",
-               "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string",
-               "num_variables: int >= 0 = 0", "updates: list(int) = []"},
-              UnknownShapes});
+  RegisterOwnOp({"HpuLaunch",
+                 {"args: Tin", "host_args: Thost", "variables: num_variables * resource"},
+                 {"results: Tout", "host_results: Thost_out"},
+                 {"Tin: list(type) >= 0", "Thost: list(type) >= 0", "Tout: list(type) >= 0",
+                  "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string",
+                  "num_variables: int >= 0 = 0", "updates: list(int) = []"},
+                 {}},
+                TF_ShapeInferenceContextSetUnknownShape);
   RegisterHpuKernel("HpuLaunch", kLaunch, {}, {"host_args", "variables", "host_results"});
 }
 

@@ -1,10 +1,13 @@
-#include "plugin/launch.h"
-
+// The kernel behind HpuLaunch and behind every op of the op table: one launch of one cluster.
+//
+// HpuLaunch carries its cluster; an op's cluster is made from its NodeDef at the first use; an in-place op
+// may take over the buffer of an input for its output.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "plugin/executor.h"
+#include "plugin/register.h"
 #include "plugin/updating.h"
 #include "runtime/card.h"
 
@@ -138,18 +141,6 @@ Status AddInputs(const LaunchKernel& kernel, Tensors* tensors, const UpdatedVari
   return {};
 }
 
-// The program for the inputs as they are. With variables: holds their locks when it returns one.
-Status Find(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* variables, Execution* execution) {
-  for (;;) {
-    Status status = variables->Lock();
-    if (status.ok()) status = AddInputs(kernel, tensors, *variables, execution);
-    if (!status.ok() || (!variables->empty() && execution->FindKnown())) return status;
-    variables->Unlock();  // compiling takes the GIL
-    status = execution->Find();
-    if (!status.ok() || variables->empty()) return status;
-  }
-}
-
 // Where a variable's new value is written, which is an output of the op too.
 Status GiveVariable(const LaunchKernel& kernel, size_t k, UpdatedVariables* variables,
                     TF_OpKernelContext* ctx, const Program& program, bool over, char** data) {
@@ -198,7 +189,8 @@ Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVaria
 Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
   TF_OpKernelContext* ctx = tensors->ctx();
   const auto variables = UpdatedVariables::Of(tensors, kernel->handles, kernel->dtypes);
-  HABANA_RETURN_IF_ERROR(Find(*kernel, tensors, variables.get(), execution));
+  HABANA_RETURN_IF_ERROR(FindLocked(variables.get(), execution,
+                                    [&] { return AddInputs(*kernel, tensors, *variables, execution); }));
   const Program& program = execution->program();
   const size_t num_outputs = static_cast<size_t>(TF_NumOutputs(ctx));
   if (program.outputs.size() != num_outputs) {

@@ -113,7 +113,7 @@ Shortage NeverFits(uint64_t bytes) {
   return Shortage::kHost;
 }
 
-void FreeHbm(void* address, uint64_t) {
+void FreeHbm(void* address) {
   if (address == nullptr) return;
   std::lock_guard<std::mutex> lock(g_regions.mutex);
   const auto it = g_regions.sizes.find(static_cast<char*>(address));

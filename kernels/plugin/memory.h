@@ -13,6 +13,6 @@ void* AllocateHbm(uint64_t bytes);
 enum class Shortage { kNone, kCard, kHost };
 Shortage NeverFits(uint64_t bytes);
 
-void FreeHbm(void* address, uint64_t bytes);
+void FreeHbm(void* address);
 
 }  // namespace habana

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 
-#include "plugin/op_shapes.h"
 #include "runtime/counters.h"
 #include "tensorflow_c/tensor.h"
 
@@ -14,6 +13,18 @@ void Report(const std::string& what, const Status& status) {
   if (status.ok()) return;
   GetCounters().registration_errors.fetch_add(1);
   std::fprintf(stderr, "habana_tf: TensorFlow refused %s: %s\n", what.c_str(), status.message.c_str());
+}
+
+Status Define(const NewOp& op, bool stateful, ShapeFunction shapes) {
+  TfStatus status;
+  TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name.c_str());
+  for (const std::string& input : op.inputs) TF_OpDefinitionBuilderAddInput(builder, input.c_str());
+  for (const std::string& output : op.outputs) TF_OpDefinitionBuilderAddOutput(builder, output.c_str());
+  for (const std::string& attr : op.attrs) TF_OpDefinitionBuilderAddAttr(builder, attr.c_str());
+  if (stateful) TF_OpDefinitionBuilderSetIsStateful(builder, true);  // which also `false` would set
+  TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shapes);
+  TF_RegisterOpDefinition(builder, status.get());
+  return FromTf(status.get());
 }
 
 }  // namespace
@@ -32,36 +43,15 @@ bool ReadNodeDef(TF_OpKernelConstruction* ctx, std::string* node_def) {
   return true;
 }
 
-void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status) {
-  TF_ShapeInferenceContextSetUnknownShape(ctx, status);
-}
-
-void RegisterOp(const OpSpec& op, bool stateful) {
-  TfStatus status;
-  TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name);
-  for (const char* input : op.inputs) TF_OpDefinitionBuilderAddInput(builder, input);
-  for (const char* output : op.outputs) TF_OpDefinitionBuilderAddOutput(builder, output);
-  for (const char* attr : op.attrs) TF_OpDefinitionBuilderAddAttr(builder, attr);
-  TF_OpDefinitionBuilderSetIsStateful(builder, stateful);
-  TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
-  TF_RegisterOpDefinition(builder, status.get());
-  Report(std::string("the op ") + op.name, FromTf(status.get()));
+void RegisterOwnOp(const NewOp& op, ShapeFunction shapes) {
+  Report("the op " + op.name, Define(op, /*stateful=*/true, shapes));
 }
 
 Status RegisterNewOp(const NewOp& op) {
-  const ShapeFunction shapes = TakeShapeFunction(op.shapes);
-  if (shapes == nullptr) {
-    return Status(Code::kResourceExhausted,
-                  "a process can define " + std::to_string(kMostShapeFunctions) + " ops");
-  }
-  TfStatus status;
-  TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name.c_str());
-  for (const std::string& input : op.inputs) TF_OpDefinitionBuilderAddInput(builder, input.c_str());
-  for (const std::string& output : op.outputs) TF_OpDefinitionBuilderAddOutput(builder, output.c_str());
-  for (const std::string& attr : op.attrs) TF_OpDefinitionBuilderAddAttr(builder, attr.c_str());
-  TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shapes);
-  TF_RegisterOpDefinition(builder, status.get());
-  return FromTf(status.get());
+  if (const ShapeFunction shapes = TakeShapeFunction(op.shapes))
+    return Define(op, /*stateful=*/false, shapes);
+  return Status(Code::kResourceExhausted,
+                "a process can define " + std::to_string(kMostShapeFunctions) + " ops");
 }
 
 Status TryHpuKernel(const std::string& op, const KernelFunctions& functions,

@@ -1,12 +1,11 @@
 // What the plugin registers with TensorFlow: ops of its own, and kernels for HPU.
 #pragma once
 
-#include <initializer_list>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "plugin/op_shapes.h"
 #include "plugin/status.h"
 #include "runtime/late_ops.h"
 #include "tensorflow_c/kernels.h"
@@ -37,18 +36,8 @@ void* CreateFromNode(TF_OpKernelConstruction* ctx) {
 // Whether what a kernel is made from could be read; a failure is handed to TensorFlow.
 bool Made(TF_OpKernelConstruction* ctx, const TfStatus& status);
 
-// An op by its specifications in TensorFlow's words. What TensorFlow refuses is said and counted, here and
-// below.
-struct OpSpec {
-  const char* name;
-  std::initializer_list<const char*> inputs;
-  std::initializer_list<const char*> outputs;
-  std::initializer_list<const char*> attrs;
-  void (*shapes)(TF_ShapeInferenceContext* ctx, TF_Status* status);
-};
-// An op whose results may have any shape.
-void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status);
-void RegisterOp(const OpSpec& op, bool stateful = true);
+// An op of HPU's own, stateful. What TensorFlow refuses is said and counted, here and below.
+void RegisterOwnOp(const NewOp& op, ShapeFunction shapes);
 
 // An op that a program defines, stateless.
 Status RegisterNewOp(const NewOp& op);
@@ -60,5 +49,13 @@ Status TryHpuKernel(const std::string& op, const KernelFunctions& functions,
 void RegisterHpuKernel(const std::string& op, const KernelFunctions& functions,
                        const std::vector<std::pair<std::string, int>>& types,
                        const std::vector<std::string>& host, int priority = 0);
+
+// The kernels of `launch.cc`, `variables.cc` and `stock.cc`; and the op of `collective.cc` with its kernel.
+extern const KernelFunctions kLaunch;
+extern const KernelFunctions kOp;
+extern const KernelFunctions kInPlaceOp;
+extern const KernelFunctions kVariableOp;
+extern const KernelFunctions kStockOp;
+void RegisterCollective();
 
 }  // namespace habana

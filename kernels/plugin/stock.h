@@ -21,8 +21,6 @@ namespace habana {
 // Below a CPU kernel's: a node without a device of its own goes to the CPU, as if HPU had none.
 inline constexpr int kStockPriority = -1;
 
-extern const KernelFunctions kStockOp;
-
 // The user's eager context.
 Status GetEagerContext(TFE_Context** context);
 

@@ -1,5 +1,8 @@
-#include "plugin/variables.h"
-
+// The kernel of ops on resource variables that run outside a launch (eagerly, or left out of every cluster).
+//
+// The C ABI gives such an op its serialized resource handles, nothing more. With them it calls back into the
+// user's eager context: reads the variables, runs the op's dataflow form (or TensorFlow's CPU kernel on
+// copies), and assigns the new values.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -7,6 +10,7 @@
 #include "plugin/eager.h"
 #include "plugin/executor.h"
 #include "plugin/planned.h"
+#include "plugin/register.h"
 #include "plugin/stock.h"
 #include "plugin/updating.h"
 #include "runtime/callbacks.h"
@@ -111,24 +115,13 @@ class VariableOp {
     return ReadAll();
   }
 
-  // The op's program; with the variables locked when it returns one.
-  Status FindLocked(Execution* execution) {
-    for (;;) {
-      Status status = updated_->Lock();
-      if (status.ok()) status = AddInputs(execution);
-      if (!status.ok() || execution->FindKnown()) return status;
-      updated_->Unlock();  // compiling takes the GIL
-      HABANA_RETURN_IF_ERROR(execution->Find());
-    }
-  }
-
   Status RunDataflow() {
     std::call_once(kernel_->once, [&] { kernel_->cluster = std::make_unique<ClusterKernel>(plan_->info); });
     std::vector<int> updates;
     for (const auto& assign : plan_->assigns) updates.push_back(assign.second);
     Execution execution(kernel_->cluster.get(), &tensors_);
     Status status = BeginUpdate(updates);
-    if (status.ok()) status = FindLocked(&execution);
+    if (status.ok()) status = FindLocked(updated_.get(), &execution, [&] { return AddInputs(&execution); });
     if (status.ok()) status = WriteNewValues(&execution);
     updated_->Unlock();
     return status.ok() ? status : tensors_.Explained(std::move(status), execution.name());

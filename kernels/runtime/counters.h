@@ -45,4 +45,12 @@ struct Counters {
 
 HABANA_EXPORT Counters& GetCounters();
 
+// Counts a copy on the card, or between host and card; gives where its nanoseconds are to be added.
+inline std::atomic<int64_t>* CountCopy(bool on_card, int64_t bytes) {
+  Counters& c = GetCounters();
+  (on_card ? c.card_copies : c.host_copies).fetch_add(1, std::memory_order_relaxed);
+  (on_card ? c.card_copy_bytes : c.host_copy_bytes).fetch_add(bytes, std::memory_order_relaxed);
+  return on_card ? &c.card_copy_nanoseconds : &c.host_copy_nanoseconds;
+}
+
 }  // namespace habana

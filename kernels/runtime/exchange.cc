@@ -13,7 +13,6 @@
 #include <cstring>
 #include <deque>
 #include <future>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "runtime/counters.h"
 #include "runtime/exchange_segment.h"
 #include "runtime/processor.h"
+#include "runtime/program.h"
 #include "runtime/sums.h"
 #include "runtime/timeline.h"
 
@@ -51,12 +51,11 @@ class Exchange {
         .detach();
   }
 
-  void Enqueue(Sum sum) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      waiting_.push_back(std::move(sum));
-    }
+  std::future<Status> Enqueue(const Sum& sum) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    waiting_.push_back({sum, {}});
     changed_.notify_one();
+    return waiting_.back().ended.get_future();
   }
 
   void Leave() {
@@ -67,12 +66,15 @@ class Exchange {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Waiting : Sum {
+    std::promise<Status> ended;
+  };
 
   ~Exchange() { UnmapSegment(reinterpret_cast<char*>(header_), size_); }
 
   void Serve() {
     for (uint32_t turn = 1;; ++turn) {
-      Sum sum;
+      Waiting sum;
       {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [this] { return left_ || !waiting_.empty(); });
@@ -81,12 +83,12 @@ class Exchange {
       Status status = Next(turn, &sum);
       if (status.ok()) status = Run(sum);
       if (!status.ok()) failed_ = status;  // the ranks are no longer in step: nothing can follow
-      sum.done(status);
+      sum.ended.set_value(status);
     }
   }
 
   // The sum whose turn it is. Always gives one; with an error, any. Only this thread takes from waiting_.
-  Status Next(uint32_t turn, Sum* sum) {
+  Status Next(uint32_t turn, Waiting* sum) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (rank_ == 0 || !failed_.ok()) {
       *sum = std::move(waiting_.front());
@@ -120,7 +122,7 @@ class Exchange {
 
   Status Run(const Sum& sum) {
     Peer& me = header_->peers[rank_];
-    const size_t bytes = SizeOf(sum.element);
+    const size_t bytes = DataTypeSize(static_cast<int>(sum.element));
     const size_t piece = kPieceBytes / bytes;
     me.count = sum.count;
     me.element = static_cast<int>(sum.element);
@@ -253,7 +255,7 @@ class Exchange {
   Status failed_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Sum> waiting_;
+  std::deque<Waiting> waiting_;
 };
 
 std::mutex exchanges_mutex;
@@ -293,7 +295,12 @@ Status JoinExchange(const std::string& path, int rank, int size, const Task& tas
   return status;
 }
 
-void EnqueueSum(int exchange, Sum sum) {
+Status RunSum(int exchange, const Sum& sum) {
+  const auto bytes = static_cast<int64_t>(sum.count * DataTypeSize(static_cast<int>(sum.element)));
+  Counters& counters = GetCounters();
+  counters.sums.fetch_add(1, std::memory_order_relaxed);
+  counters.sum_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  RecordedScope recorded(EventKind::kSum, bytes, &counters.sum_nanoseconds);
   Exchange* found = nullptr;
   {
     std::lock_guard<std::mutex> lock(exchanges_mutex);
@@ -301,25 +308,9 @@ void EnqueueSum(int exchange, Sum sum) {
       found = g_exchanges[static_cast<size_t>(exchange)];
     }
   }
-  if (found == nullptr) {
-    sum.done(Status(Code::kFailedPrecondition, "this process has no exchange " + std::to_string(exchange) +
-                                                   ": make the HPUStrategy before its steps run"));
-    return;
-  }
-  found->Enqueue(std::move(sum));
-}
-
-Status RunSum(int exchange, Sum sum) {
-  const auto bytes = static_cast<int64_t>(sum.count * SizeOf(sum.element));
-  Counters& counters = GetCounters();
-  counters.sums.fetch_add(1, std::memory_order_relaxed);
-  counters.sum_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  RecordedScope recorded(EventKind::kSum, bytes, &counters.sum_nanoseconds);
-  auto result = std::make_shared<std::promise<Status>>();  // the other thread may still be in set_value
-  sum.done = [result](const Status& ended) { result->set_value(ended); };
-  std::future<Status> future = result->get_future();
-  EnqueueSum(exchange, std::move(sum));
-  return future.get();
+  if (found != nullptr) return found->Enqueue(sum).get();
+  return Status(Code::kFailedPrecondition, "this process has no exchange " + std::to_string(exchange) +
+                                               ": make the HPUStrategy before its steps run");
 }
 
 void LeaveExchange(int exchange) {

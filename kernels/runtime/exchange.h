@@ -14,7 +14,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "runtime/export.h"
@@ -28,7 +27,7 @@ enum class Element : int { kFloat = 1, kDouble = 2, kInt64 = 9, kBfloat16 = 14 }
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr int kMostRanks = 64;
 
-// One sum. `in` and `out` may be the same memory, and must live until `done` was called.
+// One sum. `in` and `out` may be the same memory.
 struct Sum {
   uint64_t key = 0;  // the same on all ranks; those of one key are done in the order of asking
   Element element = Element::kFloat;
@@ -36,7 +35,6 @@ struct Sum {
   const char* in = nullptr;
   char* out = nullptr;
   double timeout_seconds = 0;  // waits no longer than this for the others; 0: as long as they live
-  std::function<void(const Status&)> done;
 };
 
 // How errors call a rank: "<job> <index>". TensorFlow's devices have the names /job:<job>/task:<index>, where
@@ -49,18 +47,15 @@ struct Task {
 
 // Makes the shared memory of a group, for rank 0, which is `task`. The others join it as
 // /proc/<pid>/fd/<descriptor> of this process; the descriptor is the caller's to close once they have.
-// `exchange` is what Enqueue takes.
+// `exchange` is what RunSum takes.
 HABANA_EXPORT Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor);
 
 // Joins the group whose memory rank 0 has made.
 HABANA_EXPORT Status JoinExchange(const std::string& path, int rank, int size, const Task& task,
                                   int* exchange);
 
-// Hands a sum to the thread of the exchange; `done` is called from there, or from here with an error.
-HABANA_EXPORT void EnqueueSum(int exchange, Sum sum);
-
-// Does a sum and waits for it; `done` is its own. Counted, and in the timeline.
-HABANA_EXPORT Status RunSum(int exchange, Sum sum);
+// Has the thread of the exchange do a sum, and waits for it. Counted, and in the timeline.
+HABANA_EXPORT Status RunSum(int exchange, const Sum& sum);
 
 // Leaves a group whose sums have all ended: its memory is unmapped, and its number stands for nothing from
 // now on.

@@ -35,7 +35,8 @@ int64_t ReadField(const std::string& path, const std::string& field) {
   return kNone;
 }
 
-// Lowers `host` to what the cgroup directory `path` allows, and its ancestors up to `root`.
+// Lowers `host` to what the cgroup directory `path` allows, and its ancestors up to `root`: inside a
+// container `path` may be the host's while `root` shows the container's own group.
 void ApplyCgroup(const std::string& root, std::string path, const char* limit_name, const char* usage_name,
                  const char* inactive_name, HostMemory* host) {
   for (;;) {
@@ -88,16 +89,9 @@ HostMemory ReadHostMemory() {
     if (path == "/") path.clear();
     if (controllers.empty()) {
       ApplyCgroup("/sys/fs/cgroup", path, "memory.max", "memory.current", "inactive_file", &host);
-      if (!path.empty()) {
-        // Inside a container the path may be the host's while the mount shows the container's own group.
-        ApplyCgroup("/sys/fs/cgroup", "", "memory.max", "memory.current", "inactive_file", &host);
-      }
     } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      const std::string root = "/sys/fs/cgroup/memory";
-      ApplyCgroup(root, path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", &host);
-      if (!path.empty()) {
-        ApplyCgroup(root, "", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", &host);
-      }
+      ApplyCgroup("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                  "total_inactive_file", &host);
     }
   }
   ApplyAddressSpace(&host);

@@ -40,17 +40,6 @@ void SumBf16(char* into, const std::vector<char*>& slots, size_t begin, size_t e
 
 }  // namespace
 
-size_t SizeOf(Element element) {
-  switch (element) {
-    case Element::kFloat:
-      return 4;
-    case Element::kBfloat16:
-      return 2;
-    default:
-      return 8;
-  }
-}
-
 void SumSlots(Element element, const std::vector<char*>& slots, size_t begin, size_t end) {
   switch (element) {
     case Element::kFloat:

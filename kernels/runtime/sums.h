@@ -8,9 +8,6 @@
 
 namespace habana {
 
-// Bytes of one element.
-size_t SizeOf(Element element);
-
 // Adds elements begin to end of all slots into those of the first. bfloat16 is summed in fp32 and rounded
 // once.
 void SumSlots(Element element, const std::vector<char*>& slots, size_t begin, size_t end);

@@ -4,7 +4,7 @@ What: the op takes anonymous variables of the CPU, which are assigned the values
 `variables.py` assigns the results to the variables, as for an op that HPU computes.
 
 Why: the variables are on HPU, and an op must be where its variables are, but HPU has no arithmetic for its element
-type. An op that stays is computed through TensorFlow's eager context (`kernels/plugin/variables.h`), which has no
+type. An op that stays is computed through TensorFlow's eager context (`kernels/plugin/variables.cc`), which has no
 access to the variables of a TF1 session. In a function, whose variables belong to that context, an op that updates
 them stays (`in_one_step`): its kernel locks them (`kernels/plugin/updated_variables.h`).
 
