@@ -9,10 +9,11 @@ import pytest
 
 from tests import forked
 from tests.child import environment
-from tests.effort import some
+from tests.effort import THOROUGH, some
 from tests.torch.child import needs_torch
 
-PARTS = 128
+PARTS = 32 if THOROUGH else 128
+"""A process of many rows costs little more than one of few: most of it is the import and the loading."""
 RIGHT = {"refused", "same", "by design", "not compared"}
 
 
