@@ -98,10 +98,11 @@ test-torch-all: $(VENV_TORCH)/.installed ## What that left out: all samples of P
 		$(if $(CHOSEN),,$(TORCH_TESTS)) $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo; of the card's model
-# what asks it of TensorFlow's programs. The longest first, so that none runs alone in the end.
-LATEST_TESTS := tests/keras_coverage tests/tensorflow/changes tests/distribute tests/examples tests/device \
-	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_loading_order.py \
-	tests/test_control_flow.py \
+# what asks it of TensorFlow's programs. The longest first, so that none runs alone in the end, and every second of the
+# longest by turns, because CI takes every second file.
+LATEST_TESTS := tests/keras_coverage tests/tensorflow/changes \
+	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/distribute tests/examples tests/device \
+	tests/test_loading_order.py tests/test_control_flow.py \
 	tests/test_random_programs.py tests/tensorflow/graph/test_end_to_end.py tests/tensorflow/graph/test_explain.py tests/tensorflow/graph/test_cpu_updates.py \
 	tests/tensorflow/graph/test_updates_in_place.py tests/tensorflow/graph/test_updates_beside_readers.py \
 	tests/tensorflow/facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
