@@ -9,8 +9,6 @@ and here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,14 +20,9 @@ from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, overload
 from habana_tf.torch.ops.taps import Taps, over_sizes, summed
 
-
-@dataclass(frozen=True)
-class Looks:
-    """Which elements each element of the result is made of. known: of (elements before, elements after); formula:
-    places and weights (None: 1), of (each element's own place, elements before, elements after)."""
-
-    known: Callable[[int, int], Taps]
-    formula: Callable[[Term, Term, Term], list[tuple[Term, Term | None]]]
+Looks = Callable[[Term, Term, Term], list[tuple[Term, Term | None]]]
+"""Gives the places and weights (None: 1) of the elements that each element of the result is made of, in float32 as
+PyTorch: from its own place, and how many elements there are before and after."""
 
 
 def _resized(c: Call, x: Node, sizes: Sequence[Extent], looks: Sequence[Looks], backward: bool) -> Node:
@@ -39,68 +32,42 @@ def _resized(c: Call, x: Node, sizes: Sequence[Extent], looks: Sequence[Looks], 
     for axis, (size, look) in enumerate(zip(sizes, looks, strict=True), first):
         n = x.shape[axis]
         before, after = (size, n) if backward else (n, size)
-        if isinstance(before, int) and isinstance(after, int):
-            taps = look.known(before, after)
-            out = summed(c, out, axis, taps.transposed(before) if backward else taps)
-            continue
         row = Term(b, b.iota((after,), 0, DType.F32))
-        elements = [Term(b, b.extent(e, DType.F32)) for e in (before, after)]
-        out = over_sizes(c, out, axis, look.formula(row, *elements), before, backward)
+        found = look(row, *(Term(b, b.extent(e, DType.F32)) for e in (before, after)))
+        taps = Taps.known(c, found)
+        if isinstance(before, int) and taps is not None:
+            out = summed(c, out, axis, taps.transposed(before) if backward else taps)
+        else:
+            out = over_sizes(c, out, axis, found, before, backward)
     return out
 
 
-def _source(row: Term, n: Term, m: Term, given: float | None, align: bool) -> Term:
-    """`_centres` as a formula."""
-    if align:
-        return row * ((n - 1) / (m - 1).max(1))
-    scale = n / m if given is None or given <= 0 else 1 / given
-    return (row + 0.5) * scale - 0.5
-
-
-def _scale(before: int, after: int, given: float | None, align: bool = False) -> float:
+def _scale(n: Term, m: Term, given: float | None) -> Term | float:
     """How far apart in the input neighbours of the output are."""
-    if align:
-        return (before - 1) / (after - 1) if after > 1 else 0.0
-    return 1 / given if given is not None and given > 0 else before / after
+    return n / m if given is None or given <= 0 else 1 / given
 
 
 def _nearest(given: float | None, exact: bool) -> Looks:
-    def known(before: int, after: int) -> Taps:
-        scale = np.float32(_scale(before, after, given))
-        places = np.arange(after, dtype=np.float32)
-        source = np.floor((places + np.float32(0.5)) * scale if exact else places * scale).astype(np.int32)
-        return Taps(np.minimum(source, before - 1)[:, None], np.ones((after, 1), np.float32))
+    def looks(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
+        return [(((row + 0.5 if exact else row) * _scale(n, m, given)).map("floor").min(n - 1), None)]
 
-    def formula(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
-        scale = n / m if given is None or given <= 0 else 1 / given
-        return [(((row + 0.5) * scale if exact else row * scale).map("floor").min(n - 1), None)]
-
-    return Looks(known, formula)
+    return looks
 
 
-def _centres(before: int, after: int, given: float | None, align: bool) -> Any:
+def _source(row: Term, n: Term, m: Term, given: float | None, align: bool) -> Term:
     """Where each element of the output lies in the input."""
-    scale = _scale(before, after, given, align)
-    places = np.arange(after, dtype=np.float64)
-    return places * scale if align else (places + 0.5) * scale - 0.5
+    return row * ((n - 1) / (m - 1).max(1)) if align else (row + 0.5) * _scale(n, m, given) - 0.5
 
 
 def _linear(given: float | None, align: bool) -> Looks:
-    def known(before: int, after: int) -> Taps:
-        source = np.maximum(_centres(before, after, given, align), 0)
-        low = np.minimum(source.astype(np.int32), before - 1)
-        part = np.clip(source - low, 0, 1)
-        high = np.minimum(low + (before != after), before - 1)
-        return Taps(np.stack([low, high], 1), np.stack([1 - part, part], 1).astype(np.float32))
-
-    def formula(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
+    def looks(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
         source = _source(row, n, m, given, align).max(0)
         low = source.map("floor").min(n - 1)
         part = (source - low).min(1)
-        step = n.test("ne", m).where(n * 0 + 1, 0)
+        step = n.test("ne", m).where(n.like(1), 0)
         return [(low, 1 - part), ((low + step).min(n - 1), part)]
 
-    return Looks(known, formula)
+    return looks
 
 
 _SHARPNESS = -0.75
@@ -108,18 +75,7 @@ _SHARPNESS = -0.75
 
 
 def _cubic(given: float | None, align: bool) -> Looks:
-    def kernel(t: Any) -> Any:
-        a, t = _SHARPNESS, np.abs(t)
-        near = ((a + 2) * t - (a + 3)) * t * t + 1
-        far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-        return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
-
-    def known(before: int, after: int) -> Taps:
-        source = _centres(before, after, given, align)[:, None]
-        at = np.floor(source).astype(np.int32) + np.arange(-1, 3, dtype=np.int32)
-        return Taps(np.clip(at, 0, before - 1), kernel(source - at).astype(np.float32))
-
-    def formula(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
+    def looks(row: Term, n: Term, m: Term) -> list[tuple[Term, Term | None]]:
         a, source = _SHARPNESS, _source(row, n, m, given, align)
         low = source.map("floor")
         part = source - low
@@ -130,7 +86,7 @@ def _cubic(given: float | None, align: bool) -> Looks:
             found.append(((low + k).max(0).min(n - 1), near if k in (0, 1) else far))
         return found
 
-    return Looks(known, formula)
+    return looks
 
 
 def _windows(before: int, after: int) -> Taps:
