@@ -72,30 +72,16 @@ CUSTOM: dict[str, Row] = {}
 """By op, those that the program brings (`habana_tf/custom`). One takes the place of ours."""
 
 
-def op(
-    *names: str,
-    fixed: Sequence[str] = (),
-    host: Sequence[str] = (),
-    host_outputs: Sequence[str] = (),
-    generic: Generic | None = None,
-    stateful_random: bool = False,
-    variables: Sequence[str] = (),
-    updates: Sequence[str] = (),
-    in_place: bool = False,
-    counts: Callable[[Sequence[Any]], int] | None = None,
-    **types: Sequence[DType],
-) -> Callable[[Lower], Lower]:
+def op(*names: str, **columns: Any) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; keyword arguments are those of `Row`, the rest are type attributes."""
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()}
+    types = {name: tuple(given.pop(name)) for name in columns if name not in Row.__dataclass_fields__}
 
     def add(lower: Lower) -> Lower:
         for name in names:
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the op table")
-            ROWS[name] = Row(
-                name, lower, {k: tuple(v) for k, v in types.items()}, tuple(fixed), tuple(host), tuple(host_outputs),
-                generic, stateful_random, tuple(variables), tuple(updates), in_place,
-                counts=counts,
-            )  # fmt: skip
+            ROWS[name] = Row(name, lower, types, **given)
         return lower
 
     return add

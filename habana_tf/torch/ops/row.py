@@ -52,7 +52,7 @@ class OverloadRow:
 
     name: str
     lower: Lower
-    runtime: frozenset[str] = frozenset()
+    runtime: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     stock: str = ""
     given: Callable[..., Sequence[Any]] | None = None
@@ -69,30 +69,15 @@ ROWS: dict[str, OverloadRow] = {}
 """By overload, of the family modules imported so far."""
 
 
-def overload(
-    *names: str,
-    runtime: Sequence[str] = (),
-    writes: Sequence[str] = (),
-    stock: str = "",
-    given: Callable[..., Sequence[Any]] | None = None,
-    drops: bool = False,
-    floats: bool = False,
-    mixed: bool = False,
-    literal: Callable[[int | float], bool] | None = None,
-    pictures: Sequence[int] = (),
-    in_rows: bool = False,
-    amounts: Sequence[int] = (),
-) -> Callable[[_Lower], _Lower]:
-    """Adds a row for each of `names`; the other arguments are those of `OverloadRow`."""
+def overload(*names: str, **columns: Any) -> Callable[[_Lower], _Lower]:
+    """Adds a row for each of `names`; the other arguments are those of `OverloadRow`, which may be lists."""
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()}
 
     def add(lower: _Lower) -> _Lower:
         for name in names:
             if name in ROWS:
                 raise ValueError(f"{name} has two rows in the table of overloads")
-            ROWS[name] = OverloadRow(
-                name, lower, frozenset(runtime), tuple(writes), stock, given, drops, floats, mixed, literal,
-                tuple(pictures), in_rows, tuple(amounts),
-            )  # fmt: skip
+            ROWS[name] = OverloadRow(name, lower, **given)
         return lower
 
     return add
