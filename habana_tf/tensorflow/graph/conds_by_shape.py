@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from habana_tf.tensorflow.clusters.cluster import SHAPE_ONLY
-from habana_tf.tensorflow.graph.frames import Flow, analyse, predicate, resolved
+from habana_tf.tensorflow.graph.frames import Flow, analyse, predicate
 from habana_tf.tensorflow.graph.inference import Scratch
 from habana_tf.tensorflow.graph.ops import (
     CONTROL_FLOW,
@@ -119,13 +119,13 @@ class _Evaluation:
         knows: all but those behind one of these conds."""
         behind: set[Node] = set()
         for node in self.flow.order:
-            merged = resolved(node, self.flow) if node.op == "Merge" else None
+            merged = self.flow.resolved.get(node)
             if (merged is not None and merged[:2] in self.wanted) or any(n in behind for n, _ in node.inputs):
                 behind.add(node)
 
         def step(node: Node) -> Iterator[Node]:
-            if node.op == "Merge" and (literal := resolved(node, self.flow)) is not None:
-                yield literal[0]
+            if node in self.flow.resolved:
+                yield self.flow.resolved[node][0]
             for source, output in node.inputs:
                 if node.op in SHAPE_ONLY and (source not in behind or self._whole((source, output))):
                     continue
@@ -161,7 +161,7 @@ class _Evaluation:
 
 def _live(merge: Node, flow: Flow, known: dict[Ref, int]) -> int | None:
     """Which input a Merge takes, if that is known."""
-    literal = resolved(merge, flow)
+    literal = flow.resolved.get(merge)
     branch = None if literal is None else known.get(literal[:2])
     return None if literal is None or branch is None else int(branch != literal[2])
 

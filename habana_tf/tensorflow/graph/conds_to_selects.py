@@ -29,7 +29,7 @@ from functools import cached_property
 from math import prod
 
 from habana_tf.ir.dtypes import from_number
-from habana_tf.tensorflow.graph.frames import Flow, analyse, predicate, resolved
+from habana_tf.tensorflow.graph.frames import Flow, analyse, predicate
 from habana_tf.tensorflow.graph.ops import FORWARDING, RESOURCE, attr, device_type, input_types, output_types
 from habana_tf.tensorflow.graph.shapes import Shapes
 from habana_tf.tensorflow.graph.variable_handles import VariableKey, handle_key
@@ -53,14 +53,11 @@ SMALL = 1024
 
 def convert(view: View, flow: Flow, shapes: Shapes) -> Flow:
     """Rewrites the conds it can; returns the flow of the graph as it is then (the same object if nothing changed)."""
-    merges = [n for n in flow.order if n.op == "Merge"]
-    if not merges:
+    if not flow.resolved:
         return flow
     conds: dict[Ref, _Cond] = {}
-    for merge in merges:
-        literal = resolved(merge, flow)
-        if literal is not None:
-            conds.setdefault(literal[:2], _Cond(literal[:2])).merges[merge] = literal[2]
+    for merge, (node, output, branch) in flow.resolved.items():
+        conds.setdefault((node, output), _Cond((node, output))).merges[merge] = branch
     depth = dict.fromkeys(conds, 0)
     for node in flow.order:
         condition = flow.condition(node)

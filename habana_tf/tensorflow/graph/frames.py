@@ -17,7 +17,7 @@ it; a loop's Merge stands for "this iteration". An Exit has the condition under 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from habana_tf.tensorflow.graph.ops import attr
 from habana_tf.tensorflow.graph.view import Node, Ref, View, behind
@@ -31,54 +31,7 @@ Class = tuple[int, int]
 ROOT: Class = (0, 0)
 
 
-@dataclass
-class Flow:
-    """`classes`: per node. `conditions`: by number. `order`: the topological order it was computed in."""
-
-    order: list[Node]
-    classes: dict[Node, Class]
-    conditions: list[Condition]
-
-    def condition(self, node: Node) -> Condition:
-        return self.conditions[self.classes[node][1]]
-
-    def holds(self, cls: Class, inputs: list[Ref], controls: list[Node]) -> bool:
-        """Whether these inputs alone would put a node into a class."""
-        frame, condition = 0, frozenset[Literal]()
-        for node, output in inputs:
-            frame = max(frame, self.classes[node][0])
-            condition |= self.condition(node)
-            if node.op == "Switch":
-                condition |= {(*predicate(node), output)}
-        for node in controls:
-            frame = max(frame, self.classes[node][0])
-            condition |= self.condition(node)
-        return (frame, condition) == (cls[0], self.conditions[cls[1]])
-
-
-def predicate(switch: Node) -> tuple[Node, int]:
-    """The predicate of a Switch, traced so that equal ones are recognized."""
-    return behind(switch.inputs[1], ("Identity", "Switch"))  # it may itself be sent through a Switch
-
-
-def _side(ref: Ref, flow: Flow) -> frozenset[Literal]:
-    node, output = ref
-    condition = flow.condition(node)
-    return condition | {(*predicate(node), output)} if node.op == "Switch" else condition
-
-
-def resolved(merge: Node, flow: Flow) -> Literal | None:
-    """The predicate that a Merge resolves, with the branch of its first input."""
-    if len(merge.inputs) != 2 or any(n.op == "NextIteration" for n, _ in merge.inputs):
-        return None
-    first, second = (_side(ref, flow) for ref in merge.inputs)
-    mine, others = list(first - second), list(second - first)
-    if len(mine) != 1 or len(others) != 1 or mine[0][:2] != others[0][:2] or {mine[0][2], others[0][2]} != {0, 1}:
-        return None
-    return mine[0]
-
-
-class _Conditions:
+class Conditions:
     """Conditions by number; 0 is the one that always holds."""
 
     def __init__(self) -> None:
@@ -105,10 +58,10 @@ class _Conditions:
             self._joined[a, b] = self.of(self.all[a] | self.all[b])
         return self._joined[a, b]
 
-    def joined(self, node: Node, classes: dict[Node, Class]) -> Class:
+    def joined(self, inputs: list[Ref], controls: list[Node], classes: dict[Node, Class]) -> Class:
         """The innermost frame and the common condition of the inputs of a node."""
         frame = condition = 0
-        for source, output in node.inputs:
+        for source, output in inputs:
             inner, under = classes[source]
             frame = max(frame, inner)
             if source.op == "Switch":
@@ -116,34 +69,60 @@ class _Conditions:
             elif source.op == "_SwitchN":
                 under = self.join(under, self.number((source, output, -1)))
             condition = self.join(condition, under)
-        for source in node.controls:
+        for source in controls:
             inner, under = classes[source]
             frame = max(frame, inner)
             condition = self.join(condition, under)
         return frame, condition
 
 
+@dataclass
+class Flow:
+    """`order`: the topological order it was computed in. `classes`: per node. `resolved`: for a Merge of two branches, the
+    predicate that it resolves, with the branch of its first input."""
+
+    order: list[Node] = field(default_factory=list)
+    classes: dict[Node, Class] = field(default_factory=dict)
+    conditions: Conditions = field(default_factory=Conditions)
+    resolved: dict[Node, Literal] = field(default_factory=dict)
+
+    def condition(self, node: Node) -> Condition:
+        return self.conditions.all[self.classes[node][1]]
+
+    def holds(self, cls: Class, inputs: list[Ref], controls: list[Node]) -> bool:
+        """Whether these inputs alone would put a node into a class."""
+        return self.conditions.joined(inputs, controls, self.classes) == cls
+
+
+def predicate(switch: Node) -> tuple[Node, int]:
+    """The predicate of a Switch, traced so that equal ones are recognized."""
+    return behind(switch.inputs[1], ("Identity", "Switch"))  # it may itself be sent through a Switch
+
+
 def analyse(view: View) -> Flow:
     """The class of every node. Linear in the size of the graph."""
     order = view.topological()
     if not any(n.op in ("Switch", "Enter", "_SwitchN", "Merge") for n in order):
-        return Flow(order, dict.fromkeys(order, ROOT), [frozenset()])
-    conditions = _Conditions()
+        return Flow(order, dict.fromkeys(order, ROOT))
+    conditions = Conditions()
     frames: dict[tuple[int, str], int] = {}
     around: list[Class] = [ROOT]
     """Of each loop, the frame it is in and the condition under which it is entered."""
     iterations: dict[int, Node] = {}
     classes: dict[Node, Class] = {}
+    resolved: dict[Node, Literal] = {}
     for node in order:
         if node.op == "Merge":
             frame, sides = _sides(node, classes, conditions.all)
             if any(n.op == "NextIteration" for n, _ in node.inputs):
                 condition = conditions.number((iterations.setdefault(frame, node), 0, -1))
+            elif (literal := _resolved(sides)) is not None:
+                resolved[node] = literal
+                condition = conditions.of(sides[0] & sides[1])
             else:
-                common = _common(sides)
-                condition = conditions.number((node, 0, -1)) if common is None else conditions.of(common)
+                condition = conditions.number((node, 0, -1))
         else:
-            frame, condition = conditions.joined(node, classes)
+            frame, condition = conditions.joined(node.inputs, node.controls, classes)
             if node.op == "Enter":
                 key = (frame, attr(node, "frame_name").s.decode())
                 if key not in frames:
@@ -154,7 +133,7 @@ def analyse(view: View) -> Flow:
             elif node.op == "Exit":
                 frame, condition = around[frame]
         classes[node] = (frame, condition)
-    return Flow(order, classes, conditions.all)
+    return Flow(order, classes, conditions, resolved)
 
 
 def _sides(node: Node, classes: dict[Node, Class], conditions: list[Condition]) -> tuple[int, list[Condition]]:
@@ -170,12 +149,13 @@ def _sides(node: Node, classes: dict[Node, Class], conditions: list[Condition]) 
     return frame, sides
 
 
-def _common(sides: list[Condition]) -> Condition | None:
-    """What is left of two conditions that differ in nothing but the branch of one predicate; None if they do not."""
+def _resolved(sides: list[Condition]) -> Literal | None:
+    """The literal of the first of two conditions that differ in nothing but the branch of one predicate; None if they do
+    not."""
     if len(sides) == 2:
-        only = sides[0] ^ sides[1]
-        if len(only) == 2:
-            (a, i, x), (b, j, y) = only
+        mine, others = sides[0] - sides[1], sides[1] - sides[0]
+        if len(mine) == len(others) == 1:
+            ((a, i, x),), ((b, j, y),) = mine, others
             if a is b and i == j and {x, y} == {0, 1}:
-                return sides[0] & sides[1]
+                return a, i, x
     return None

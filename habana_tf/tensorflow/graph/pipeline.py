@@ -54,7 +54,7 @@ class Work:
     view: View
     shapes: Shapes
     excluded: dict[str, Reason] = field(default_factory=dict)
-    flow: Flow = field(default_factory=lambda: Flow([], {}, []))
+    flow: Flow = field(default_factory=Flow)
     placement: Placement = field(default_factory=Placement)
     before: Census = field(default_factory=Census)
     folded: int = 0
