@@ -78,8 +78,8 @@ class Conditions:
 
 @dataclass
 class Flow:
-    """`order`: the topological order it was computed in. `classes`: per node. `resolved`: for a Merge of two branches, the
-    predicate that it resolves, with the branch of its first input."""
+    """`order`: the topological order it was computed in. `classes`: per node. `resolved`: for a Merge of two branches,
+    the predicate that it resolves, with the branch of its first input."""
 
     order: list[Node] = field(default_factory=list)
     classes: dict[Node, Class] = field(default_factory=dict)
@@ -150,8 +150,8 @@ def _sides(node: Node, classes: dict[Node, Class], conditions: list[Condition]) 
 
 
 def _resolved(sides: list[Condition]) -> Literal | None:
-    """The literal of the first of two conditions that differ in nothing but the branch of one predicate; None if they do
-    not."""
+    """The literal of the first of two conditions that differ in nothing but the branch of one predicate; None if they
+    do not."""
     if len(sides) == 2:
         mine, others = sides[0] - sides[1], sides[1] - sides[0]
         if len(mine) == len(others) == 1:

@@ -29,7 +29,6 @@ from habana_tf.tensorflow.graph import (
     inline_xla,
     launch_nodes,
     loops,
-    overwritten_assigns,
     partition,
     placement,
     report,
@@ -97,7 +96,6 @@ def _selects(work: Work) -> None:
 
 def _variables(work: Work) -> None:
     work.placement.moved += variables.convert(work.view, work.flow, work.placement)
-    overwritten_assigns.drop(work.view, work.flow)
 
 
 def _loops(work: Work) -> None:

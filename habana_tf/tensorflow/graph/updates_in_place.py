@@ -22,16 +22,13 @@ by one op are passed by handle: such an op takes the variable's value at the tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from habana_tf.tensorflow.clusters.cluster import TensorFlowCluster, parsed
 from habana_tf.tensorflow.graph.frames import Flow
-from habana_tf.tensorflow.graph.ops import RESOURCE, output_types
 from habana_tf.tensorflow.graph.shapes import Shapes
-from habana_tf.tensorflow.graph.variable_handles import PASSED_ON, VariableKey, handle_key
-from habana_tf.tensorflow.graph.variables import ASKS, PYTHON
-from habana_tf.tensorflow.graph.view import Node, View, reached
+from habana_tf.tensorflow.graph.variable_handles import ASKS, PYTHON, VariableKey, accesses, handle_key
+from habana_tf.tensorflow.graph.view import Node, View, reached, vanish
 from habana_tf.tensorflow.lowering.table import lookup
 
 _MOVES = frozenset({
@@ -51,22 +48,12 @@ def convert(view: View, flow: Flow) -> dict[str, int]:
     return {launch.name: _hand_over(view, flow, launch, takers, python) for launch in launches}
 
 
-def _takers(view: View) -> dict[VariableKey, list[Node]]:
-    """For every variable whose handle is an argument of the graph, the nodes that read or write its value."""
-    out: dict[VariableKey, list[Node]] = {}
-    carriers: set[Node] = set()
-    for node in view.topological():
-        if node.op in ("_Arg", "_DeviceArg") and RESOURCE in output_types(node):
-            carriers.add(node)
-            continue
-        for source, output in node.inputs:
-            key = handle_key((source, output)) if source in carriers else None
-            if key is None:
-                continue
-            if node.op in PASSED_ON:
-                carriers.add(node)
-            elif node.op not in ASKS:
-                out.setdefault(key, []).append(node)
+def _takers(view: View) -> dict[VariableKey | None, list[Node]]:
+    """For every variable, the nodes that read or write its value."""
+    out: dict[VariableKey | None, list[Node]] = {}
+    for node, taken in accesses(view.topological()).items():
+        for key in taken.values() if node.op not in ASKS else ():
+            out.setdefault(key, []).append(node)
     return out
 
 
@@ -81,7 +68,7 @@ class _UpdateInPlace:
     kept: bool
 
 
-def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[VariableKey, list[Node]], python: bool) -> int:
+def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[VariableKey | None, list[Node]], python: bool) -> int:
     consumers = view.consumers()
     found = _found(view, flow, launch, takers, consumers, python)
     if not found:
@@ -109,7 +96,7 @@ def _found(
     view: View,
     flow: Flow,
     launch: Node,
-    takers: dict[VariableKey, list[Node]],
+    takers: dict[VariableKey | None, list[Node]],
     consumers: dict[Node, list[Node]],
     python: bool,
 ) -> list[_UpdateInPlace]:
@@ -131,10 +118,12 @@ def _found(
     return _in_order(launch, found, consumers)
 
 
-def _assignment(read: Node, takers: dict[VariableKey, list[Node]]) -> Node | None:
-    """The one assignment of a variable that is read, if all others only read it."""
+def _assignment(read: Node, takers: dict[VariableKey | None, list[Node]]) -> Node | None:
+    """The one assignment of a variable that is read, if all others only read it and no session owns it."""
     key = handle_key(read.inputs[0]) if read.op == "ReadVariableOp" else None
-    writers = {n for n in takers.get(key, ()) if n.op != "ReadVariableOp"} if key is not None else set()
+    if key is None or key[0] == "VarHandleOp":
+        return None
+    writers = {n for n in takers[key] if n.op != "ReadVariableOp"}
     return writers.pop() if len(writers) == 1 else None
 
 
@@ -193,27 +182,6 @@ def waits_for(node: Node) -> list[Node]:
             out[source] = None
             stack.extend(reversed(source.controls) if source.op == "NoOp" else ())
     return [n for n in out if n.op != "NoOp"]
-
-
-def vanish(view: View, instead: dict[Node, list[Node]]) -> None:
-    """Removes nodes without data outputs; control edges from one become control edges from other nodes."""
-
-    def others(sources: list[Node]) -> Iterator[Node]:
-        for source in sources:
-            if source in instead:
-                yield from others(instead[source])
-            else:
-                yield source
-
-    for node in view.alive():
-        controls = instead.get(node, node.controls)
-        if not instead.keys().isdisjoint(node.controls) or node in instead:
-            node.controls = [c for c in dict.fromkeys(others(controls)) if c is not node]
-    for node in instead:
-        if node.name in view.preserved:
-            node.become_noop()
-        else:
-            view.remove(node)
 
 
 def _later(node: Node, consumers: dict[Node, list[Node]]) -> set[Node]:

@@ -6,7 +6,8 @@ the key None, and may be that of any variable.
 
 from __future__ import annotations
 
-from habana_tf.tensorflow.graph.frames import Flow
+from collections.abc import Iterable
+
 from habana_tf.tensorflow.graph.ops import CONTROL_FLOW, RESOURCE, attr, input_types, output_types
 from habana_tf.tensorflow.graph.placement import Placement
 from habana_tf.tensorflow.graph.view import Node, Ref, behind
@@ -19,6 +20,10 @@ ENTRIES = ("VarHandleOp", "_Arg", "_DeviceArg", "Placeholder")
 """Ops by which a handle enters the graph."""
 PASSED_ON = ("Identity", "Switch", "Enter")
 """Ops that pass a handle on."""
+ASKS = frozenset({"VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "_Retval"})
+"""They take a handle and leave the variable's value alone."""
+PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+"""They run Python, which may do anything to any variable."""
 
 
 def handle_key(ref: Ref) -> VariableKey | None:
@@ -30,16 +35,19 @@ def handle_key(ref: Ref) -> VariableKey | None:
     return (node.name, str(output)) if node.op in ENTRIES else None
 
 
-def accesses(flow: Flow, placement: Placement) -> dict[Node, Handles]:
-    """The nodes that take handles of possible variables, each with the positions of those."""
+def accesses(order: Iterable[Node], placement: Placement | None = None) -> dict[Node, Handles]:
+    """The nodes that take handles of possible variables, each with the positions of those.
+
+    order: sources first. placement: tells which further nodes take variables by their rows.
+    """
     out: dict[Node, Handles] = {}
     carriers: set[Node] = set()
-    for node in flow.order:
+    for node in order:
         if node.op in ENTRIES:
             if RESOURCE in output_types(node):
                 carriers.add(node)
             continue
-        row = placement.row(node)
+        row = placement.row(node) if placement is not None else None
         certain = node.op in ("ReadVariableOp", "AssignVariableOp") or bool(row and (row.variables or row.updates))
         if not certain and carriers.isdisjoint(n for n, _ in node.inputs):
             continue

@@ -2,7 +2,8 @@
 
 What: an op of the op table takes the values of its variables instead of their handles, and gives the new values. An
 `AssignVariableOp` behind it, under the op's old name, assigns them; that only swaps the variable's buffer. A read
-behind a write of the same step becomes the value written, and reads with no write before them become one. An op for
+behind a write of the same step becomes the value written, and reads with no write before them become one; a write that
+nothing reads before the next one goes (`variable_writes.py`). An op for
 which HPU has no arithmetic is split in the same way and computes on the CPU (`cpu_updates.py`).
 
 Why: an op that updates a variable in place cannot be in a recipe, and one outside cuts the step in pieces: Adam reads
@@ -33,17 +34,10 @@ from habana_tf.tensorflow.graph.ops import argument_names, output_types
 from habana_tf.tensorflow.graph.placement import Placement
 from habana_tf.tensorflow.graph.postponed_controls import PendingControls
 from habana_tf.tensorflow.graph.reasons import Reason
-from habana_tf.tensorflow.graph.variable_handles import Handles, VariableKey, accesses
+from habana_tf.tensorflow.graph.variable_handles import ASKS, PYTHON, Handles, VariableKey, accesses
 from habana_tf.tensorflow.graph.variable_writes import VariableState, Write, Writes
-from habana_tf.tensorflow.graph.view import Node, Ref, View
+from habana_tf.tensorflow.graph.view import Node, Ref, View, vanish
 from habana_tf.tensorflow.lowering.row import Row
-
-PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
-"""They run Python, which may do anything to any variable."""
-
-ASKS = frozenset({"VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "_Retval"})
-"""They take a handle and leave the variable's value alone."""
-
 
 _Computed = tuple[Node, dict[int, Ref], list[Ref]]
 """What computes; what the variables hold afterwards, by input position; what stands for the outputs."""
@@ -54,7 +48,7 @@ def convert(view: View, flow: Flow, placement: Placement) -> int:
 
     Returns how many ops it moved to the CPU.
     """
-    taken = accesses(flow, placement)
+    taken = accesses(flow.order, placement)
     return _Walk(view, flow, placement, taken).run() if taken else 0
 
 
@@ -130,6 +124,8 @@ class _Walk:
             else:
                 self._other(node, taken)
                 self.pending.attach(node, pending)
+        unneeded = [n for n in self.writes.overwritten() if n.name not in self.view.fetched]
+        vanish(self.view, {n: [*n.controls, n.inputs[1][0]] for n in unneeded})
         return self.asides
 
     def _settle(self, node: Node, pending: int) -> None:
@@ -170,6 +166,7 @@ class _Walk:
         prior = self.writes.prior(node, variable)
         write = variable.latest(cls, prior)
         if prior and (write is None or write.value is None or prior & ~write.cover):
+            self.writes.seen |= prior
             self.pending.attach(node, pending)  # it reads the memory, where it stands
         elif write is not None and write.value is not None:
             self._replace(node, write.value, write.node, pending)
@@ -313,6 +310,7 @@ class _Walk:
                 variable.reads[cls] = self._new_read(node, handle, controls)
                 self._drop(variable.reads[cls], None if not cls[0] else self.assigns)
             return (variable.reads[cls], 0), 0
+        self.writes.seen |= prior
         read = self._new_read(node, handle, node.controls)
         for source, _ in node.inputs:  # the order may lie in what the op is given
             if source is not handle[0]:
@@ -345,4 +343,5 @@ class _Walk:
                 if cls == ROOT:
                     self.assigns.add(node)
             else:
+                self.writes.seen |= self.writes.prior(node, variable)
                 variable.add(Write(bit, node, cls))

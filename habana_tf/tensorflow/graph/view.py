@@ -288,6 +288,27 @@ def controls_past(node: Node, past: Callable[[Node], Iterable[Node] | None]) -> 
     return list(out)
 
 
+def vanish(view: View, instead: dict[Node, list[Node]]) -> None:
+    """Removes nodes without data outputs; control edges from one become control edges from other nodes."""
+
+    def others(sources: list[Node]) -> Iterator[Node]:
+        for source in sources:
+            if source in instead:
+                yield from others(instead[source])
+            else:
+                yield source
+
+    for node in view.alive():
+        controls = instead.get(node, node.controls)
+        if not instead.keys().isdisjoint(node.controls) or node in instead:
+            node.controls = [c for c in dict.fromkeys(others(controls)) if c is not node]
+    for node in instead:
+        if node.name in view.preserved:
+            node.become_noop()
+        else:
+            view.remove(node)
+
+
 def behind(ref: Ref, ops: Collection[str]) -> Ref:
     """The tensor behind nodes that pass on their first input."""
     while ref[0].op in ops:

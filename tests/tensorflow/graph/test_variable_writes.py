@@ -6,20 +6,19 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from habana_tf.tensorflow.graph import overwritten_assigns, variables
+from habana_tf.tensorflow.graph import variables
 from tests.tensorflow.graph.harness import build, inputs, prepared, read, v1, variable
 
 raw = tf.raw_ops
 
 
-def assigns(make: Callable[[], None]) -> tuple[int, list[str], dict[str, list[str]]]:
-    """How many were dropped, the assignments that are left, and what each node of the graph waits for."""
+def assigns(make: Callable[[], None]) -> tuple[list[str], dict[str, list[str]]]:
+    """The assignments that are left, and what each node of the graph waits for."""
     view, flow, placed = prepared(build(make), ["end"])
     variables.convert(view, flow, placed)
-    count = overwritten_assigns.drop(view, flow)
     view.topological()
     left = sorted(n.name for n in view.alive() if n.op == "AssignVariableOp")
-    return count, left, {n.name: inputs(n) for n in view.alive()}
+    return left, {n.name: inputs(n) for n in view.alive()}
 
 
 def moments(seen: Callable[[tf.Tensor], None] = lambda v: None) -> Callable[[], None]:
@@ -37,8 +36,8 @@ def moments(seen: Callable[[tf.Tensor], None] = lambda v: None) -> Callable[[], 
 
 
 def test_the_last_assignment_counts() -> None:
-    count, left, waits = assigns(moments())
-    assert count == 1 and left == ["rows"]
+    left, waits = assigns(moments())
+    assert left == ["rows"]
     assert "^rows" in waits["end"] and "all" not in waits
 
 
@@ -48,14 +47,14 @@ def test_a_value_that_another_op_may_see_is_assigned() -> None:
         called = look.get_concrete_function(tf.TensorSpec((), tf.resource))
         raw.StatefulPartitionedCall(args=[v], Tout=[tf.float32], f=called, name="look")
 
-    assert assigns(moments(seen))[:2] == (0, ["all", "rows"])
+    assert assigns(moments(seen))[0] == ["all", "rows"]
 
 
 def test_nothing_is_dropped_beside_python() -> None:
     def seen(v: tf.Tensor) -> None:
         tf.py_function(lambda: None, [], [], name="python")
 
-    assert assigns(moments(seen))[0] == 0
+    assert assigns(moments(seen))[0] == ["all", "rows"]
 
 
 def test_what_no_other_assignment_waits_for_stays() -> None:
@@ -64,7 +63,7 @@ def test_what_no_other_assignment_waits_for_stays() -> None:
         raw.AssignVariableOp(resource=v, value=x, name="one")
         raw.AssignVariableOp(resource=v, value=-x, name="other")
 
-    assert assigns(make)[0] == 0
+    assert assigns(make)[0] == ["one", "other"]
 
 
 def test_a_read_behind_the_last_one_gets_its_value() -> None:
@@ -73,5 +72,5 @@ def test_a_read_behind_the_last_one_gets_its_value() -> None:
         with tf.control_dependencies([v1.get_default_graph().get_operation_by_name("rows")]):
             tf.identity(read(v1.get_default_graph().get_tensor_by_name("v:0"), "after"), "y")
 
-    count, left, waits = assigns(make)
-    assert (count, left) == (1, ["rows"]) and "after" not in waits
+    left, waits = assigns(make)
+    assert left == ["rows"] and "after" not in waits
