@@ -76,11 +76,8 @@ class _AllSteps:
                 varies[n] = n in self.known and self.known[n][1]
             else:
                 varies[n] = any(varies[s] for s in n.src)
-                if varies[n] and n.op is Op.GATHER and varies[n.src[0]]:
-                    return False
-                if varies[n] and n.op is Op.PAD and varies[n.src[1]]:
-                    return False
-                if varies[n] and n.op not in _LIFTS:
+                same = {Op.GATHER: n.src[:1], Op.PAD: n.src[1:2]}.get(n.op, ())  # in all iterations
+                if varies[n] and (n.op not in _LIFTS or any(varies[s] for s in same)):
                     return False
         return True
 
@@ -173,7 +170,7 @@ def _before(draft: Draft, steps: _AllSteps) -> None:
     roots = {value.left for value in draft.carried.values()} | {row for row, _ in draft.stacked.values()}
     used = {s for n in nodes if n in varies for s in n.src} | roots
     for n in nodes:
-        if n in _leaves(n) or n in depends or not steps.can(n):
+        if n.op in _SOURCES or n in depends or not steps.can(n):
             continue
         if n.op is Op.CONTRACT and n in varies:
             row = draft.b.input(n.shape, n.dtype)
@@ -188,10 +185,6 @@ def _before(draft: Draft, steps: _AllSteps) -> None:
             new[n] = same
     draft.replace(new)
     draft.prune(set())
-
-
-def _leaves(n: Node) -> tuple[Node, ...]:
-    return (n,) if n.op in _SOURCES else ()
 
 
 def _scalar(n: Node) -> bool:

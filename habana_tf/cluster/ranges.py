@@ -203,10 +203,16 @@ def _sum(column: tuple[int, ...], homes: list[int], columns: Sequence[tuple[Numb
 def _multiple(column: tuple[int, ...], known: Mapping[tuple[Number, ...], Extent]) -> Extent | None:
     """A size as a multiple of one that is known already: rows of all steps, 3 * (s0 + 1), where s0 is a step less."""
     for numbers, e in known.items():
-        factors = {n / m for n, m in zip(column, numbers, strict=True) if isinstance(m, int)}
-        if len(factors) == 1 and (factor := factors.pop()).is_integer():
-            return ext.mul(e, int(factor))
+        if (factor := _factor(column, [m for m in numbers if isinstance(m, int)])) is not None:
+            return ext.mul(e, factor)
     return None
+
+
+def _factor(column: Sequence[int], numbers: Sequence[int]) -> int | None:
+    """The number by which each of `numbers` is multiplied in `column`; None if there is none."""
+    factors = {divmod(n, m) for n, m in zip(column, numbers, strict=True)}
+    (factor, rest), *others = factors
+    return None if others or rest else factor
 
 
 def _related(column: tuple[int, ...], homes: list[int], columns: Sequence[tuple[Number, ...]]) -> Extent | None:
@@ -216,10 +222,8 @@ def _related(column: tuple[int, ...], homes: list[int], columns: Sequence[tuple[
         (ext.mul(a, b), [n * m for n, m in zip(x, y, strict=True)]) for (a, x), (b, y) in combinations(symbols, 2)
     ]  # fmt: skip
     for e, numbers in (*symbols, *products):
-        if not any(n % m for n, m in zip(column, numbers, strict=True)):
-            factors = {n // m for n, m in zip(column, numbers, strict=True)}
-            if len(factors) == 1:
-                return ext.mul(e, factors.pop())
+        if (factor := _factor(column, numbers)) is not None:
+            return ext.mul(e, factor)
     for e, numbers in symbols:
         distances = {n - m for n, m in zip(column, numbers, strict=True)}
         if len(distances) == 1 and (distance := distances.pop()) <= MOST_DISTANCE:

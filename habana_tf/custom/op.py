@@ -159,9 +159,7 @@ class OpOptions:
 
 def make(signature: OpSignature, shapes: declared.Shapes, lower: Callable[..., Any], options: OpOptions) -> CustomOp:
     """An op that TensorFlow has not, not defined yet (`define`). Raises CustomOpError."""
-    missing = set(options.fixed) - {a.name for a in signature.inputs}
-    if missing:
-        raise CustomOpError(f"custom op {signature.op!r}: fixed= names {sorted(missing)}, which are not inputs")
+    _check_fixed(signature.op, options.fixed, signature.inputs)
     row = _row(signature.op, checked(lower, shapes), signature.types, options)
     return CustomOp(signature.op, lower, signature, row, shapes, options.version, options.says)
 
@@ -279,10 +277,7 @@ def _check_registration(made: CustomOp) -> None:
             raise CustomOpError(
                 f"custom op {made.op!r} has a state or calls functions: no lowering can say what it does"
             )
-        try:
-            table_kernels.of_row(made.row)
-        except ValueError as why:
-            raise CustomOpError(f"custom op {made.op!r}: {why}") from why
+        _wanted_kernels(made)
 
 
 def _register(made: CustomOp) -> None:
@@ -307,16 +302,10 @@ _REGISTERED: set[str] = set()
 def _register_kernels(made: CustomOp) -> None:
     from habana_tf._native import _bridge
 
-    try:
-        wanted = table_kernels.of_row(made.row)
-    except ValueError as why:
-        raise CustomOpError(f"custom op {made.op!r}: {why}") from why
-    facts = opdefs.known(made.op)
+    wanted = _wanted_kernels(made)
     own = [k for k in opdefs.kernels(made.op, "HPU") if k.priority != opdefs.STAND_IN]
     taken = (*own, *opdefs.kernels(made.op, "DEFAULT"))
-    names = {arg.name for arg in facts.inputs}
-    if missing := set(made.row.fixed) - names:
-        raise CustomOpError(f"custom op {made.op!r}: fixed= names {sorted(missing)}, which are not inputs")
+    _check_fixed(made.op, made.row.fixed, opdefs.known(made.op).inputs)
     rows = []
     for each in wanted:
         types = dict(each.types)
@@ -324,6 +313,19 @@ def _register_kernels(made: CustomOp) -> None:
             rows.append((each.op, list(each.types), list(each.host), "op"))
     _bridge.register_kernels(rows)
     opdefs.forget(made.op)
+
+
+def _wanted_kernels(made: CustomOp) -> list[table_kernels.TableKernel]:
+    """The kernels that an op asks for. Raises CustomOpError for types that it cannot have."""
+    try:
+        return table_kernels.of_row(made.row)
+    except ValueError as why:
+        raise CustomOpError(f"custom op {made.op!r}: {why}") from why
+
+
+def _check_fixed(op: str, fixed: Sequence[str], inputs: Sequence[Any]) -> None:
+    if missing := set(fixed) - {arg.name for arg in inputs}:
+        raise CustomOpError(f"custom op {op!r}: fixed= names {sorted(missing)}, which are not inputs")
 
 
 def _forget() -> None:

@@ -106,9 +106,8 @@ def directory() -> str:
 
 
 @functools.cache
-def cpu_model() -> str:
-    """The name and numbers of the CPU's model: hosts of one model share answers, also by a shared home directory."""
-    names = ("model name", "vendor_id", "cpu family", "model", "stepping")
+def cpu_facts() -> dict[str, str]:
+    """What the kernel says of the first CPU, such as "model name": "Intel(R) Xeon(R) ..."."""
     found: dict[str, str] = {}
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -116,6 +115,12 @@ def cpu_model() -> str:
             if not name.strip():
                 break  # the first CPU's lines end here
             found[name.strip()] = value.strip()
+    return found
+
+
+def cpu_model() -> str:
+    """The name and numbers of the CPU's model: hosts of one model share answers, also by a shared home directory."""
+    names, found = ("model name", "vendor_id", "cpu family", "model", "stepping"), cpu_facts()
     return " / ".join(found[name] for name in names if name in found) or platform.processor() or platform.machine()
 
 

@@ -23,6 +23,11 @@ from habana_tf.settings.environment import shown as shown
 from habana_tf.settings.machine import *  # noqa: F403  # all of them
 from habana_tf.settings.program import *  # noqa: F403
 
+for _file in (machine, program):
+    for _name, _value in vars(_file).items():
+        if isinstance(_value, Setting):
+            _value.name = _name
+
 
 def declared() -> tuple[Setting[object], ...]:
     """All settings, in the order of their files."""

@@ -34,14 +34,15 @@ class ValueKind(Generic[T_co]):
 
 
 class Setting(Generic[T]):
-    """One environment variable: name, default, kind and meaning.
+    """One environment variable: default, kind and meaning. name: as the constant that it is (see `settings`).
     aliases: other names, tried in order after it; part: which entry of the first of them, a list with commas, it is."""
 
+    name = ""
+
     def __init__(
-        self, name: str, default: T, kind: ValueKind[T], meaning: str,
-        aliases: tuple[str, ...] = (), part: int | None = None,
-    ) -> None:  # fmt: skip
-        self.name, self.default, self.meaning = name, default, meaning
+        self, default: T, kind: ValueKind[T], meaning: str, aliases: tuple[str, ...] = (), part: int | None = None
+    ) -> None:
+        self.default, self.meaning = default, meaning
         self.parse, self.allowed = kind.parse, kind.allowed
         self.aliases, self.part = aliases, part
 

@@ -100,7 +100,7 @@ def memory() -> Iterator[Finding]:
     except settings.SettingError:
         return  # said above
     total, available = _bridge.host_memory()
-    installed = _installed()
+    installed = installed_memory()
     fact = f"{size(available)} free of {size(total)}"
     if total < installed:
         fact += f", the limit of this process's cgroup or ulimit -v; the host has {size(installed)}"
@@ -113,7 +113,7 @@ def memory() -> Iterator[Finding]:
         yield Finding("memory", "ok", f"{fact}; the card has {size(card)}")
 
 
-def _installed() -> int:
+def installed_memory() -> int:
     """Bytes of this host's memory, whatever part of it this process may use."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

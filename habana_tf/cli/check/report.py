@@ -14,8 +14,10 @@ from typing import Any
 
 from habana_tf import settings
 from habana_tf.cli.check.finding import Finding
+from habana_tf.cli.check.host import installed_memory
 from habana_tf.cli.machine import PACKAGES, version
 from habana_tf.cli.output import painted
+from habana_tf.hardware.calibration import cpu_facts
 from habana_tf.reports.characters import encoding_of
 from habana_tf.reports.table import printable, wrapped
 from habana_tf.reports.units import size
@@ -51,11 +53,11 @@ def bug_report(findings: Sequence[Finding], cpu: dict[str, Any] | None) -> list[
     """The lines. cpu: what kernels use, where the compiler was reached."""
     numbers = [f"{package} {number}" for package in PACKAGES if (number := version(package)) is not None]
     kernels = f"{cpu['isa']}, {cpu['llvm_cpu']}, bf16 by {cpu['bf16_products']}" if cpu else "not known"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    model = cpu_facts().get("model name", platform.machine())
     paragraphs = [
         f"habana_tf {__version__}, Python {platform.python_version()}, {', '.join(numbers)}",
         f"{platform.system()} {platform.release()} {platform.machine()}, {' '.join(platform.libc_ver())}",
-        f"{_cpu_model()}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {size(memory)}",
+        f"{model}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {size(installed_memory())}",
         f"kernels: {kernels}",
         f"variables: {', '.join(_variables()) or 'none'}",
         *(f"{each.status}: {each.name}: {_without_places(each.public or each.fact)}" for each in findings
@@ -89,16 +91,3 @@ def _replaced(place: str, name: str, text: str) -> str:
     if "/" not in place or len(place) == 1:
         return text
     return re.sub(rf"{re.escape(place)}(?![\w.-])", lambda found: name, text)
-
-
-def _cpu_model() -> str:
-    """As the kernel calls it, such as "Intel(R) Xeon(R) ..."."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for row in file:
-                name, _, value = row.partition(":")
-                if name.strip() == "model name":
-                    return value.strip()
-    except OSError:
-        pass
-    return platform.machine()
