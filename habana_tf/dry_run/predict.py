@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -21,7 +22,6 @@ from habana_tf.tensorflow.dry_run.input_rate import fed_by
 from habana_tf.tensorflow.dry_run.resident import argument_names, resident_names
 from habana_tf.tensorflow.dry_run.traced import as_specs, batch_of, examples_of, traced, unpacked
 from habana_tf.tensorflow.graph import bf16_config
-from habana_tf.torch.dry_run import module
 
 PRODUCTS = frozenset("Einsum BatchMatMulV3 Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2 Erf".split())
 """What is in bf16 for `precision="bf16"` besides Habana's full list: products that the list does not know because
@@ -76,7 +76,10 @@ def predict(
     known = chip_named(chip)
     if cards < 1:
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
-    if module.is_module(fn_or_model):
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(fn_or_model, torch.nn.Module):
+        from habana_tf.torch.dry_run import module
+
         if dataset is not None:
             raise ValueError("dataset= is of tf.data: of a module's, give host=habana_tf.Host(input_rate=...)")
         if not inputs:

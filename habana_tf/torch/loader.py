@@ -16,7 +16,7 @@ from habana_tf import log
 from habana_tf._native import _bridge
 from habana_tf.card.timeline import process
 from habana_tf.hardware import chips, claim, device_state, ranks
-from habana_tf.hardware.cards import Card, cards, choice
+from habana_tf.hardware.cards import cards, choice
 from habana_tf.resolver import memory_report
 from habana_tf.settings import PT_HPU_LAZY_MODE, habana
 from habana_tf.torch import changes, private_api
@@ -45,11 +45,6 @@ class Device:
     def recorder(self) -> Recorder:
         """What records ops now."""
         return current.recorder()
-
-    @property
-    def card(self) -> Card:
-        """The card of this process, which it claims if it has none. Raises what `claim` raises."""
-        return claim.claim()
 
 
 def load() -> Device:

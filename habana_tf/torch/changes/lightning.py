@@ -30,31 +30,16 @@ def _strategy(original: Any) -> Any:
     return _choose_strategy
 
 
-def _precision(package: str) -> Callable[[Any], Any]:
+def _precision(package: str, asked: str, plugin: str) -> Callable[[Any], Any]:
+    """asked, plugin: the attributes that have the precision and the plugin that the user gave."""
+
     def made(original: Any) -> Any:
         mixed = importlib.import_module(f"{package}.plugins").MixedPrecision
 
         @functools.wraps(original)
         def _check_and_init_precision(self: Any) -> Any:
-            if hasattr(self.accelerator, "hpu_strategies") and self._precision_flag == "bf16-mixed":
-                return self._precision_plugin_flag or mixed("bf16-mixed", "hpu")
-            return original(self)
-
-        return _check_and_init_precision
-
-    return made
-
-
-def _precision_of_fabric(package: str) -> Callable[[Any], Any]:
-    def made(original: Any) -> Any:
-        mixed = importlib.import_module(f"{package}.plugins").MixedPrecision
-
-        @functools.wraps(original)
-        def _check_and_init_precision(self: Any) -> Any:
-            on_hpu = hasattr(self.accelerator, "hpu_strategies") and self._precision_instance is None
-            if on_hpu and self._precision_input == "bf16-mixed":
-                return mixed("bf16-mixed", "hpu")
-            return original(self)
+            on_hpu = hasattr(self.accelerator, "hpu_strategies") and getattr(self, plugin) is None
+            return mixed("bf16-mixed", "hpu") if on_hpu and getattr(self, asked) == "bf16-mixed" else original(self)
 
         return _check_and_init_precision
 
@@ -63,14 +48,14 @@ def _precision_of_fabric(package: str) -> Callable[[Any], Any]:
 
 def _changes(package: str) -> tuple[Change, ...]:
     if package in FABRICS:
-        return (
-            Change(f"{package}.connector", "_Connector._choose_strategy", _strategy),
-            Change(f"{package}.connector", "_Connector._check_and_init_precision", _precision_of_fabric(package)),
-        )
-    module, owner = f"{package}.trainer.connectors.accelerator_connector", "_AcceleratorConnector"
+        module, owner = f"{package}.connector", "_Connector"
+        precision = _precision(package, "_precision_input", "_precision_instance")
+    else:
+        module, owner = f"{package}.trainer.connectors.accelerator_connector", "_AcceleratorConnector"
+        precision = _precision(package, "_precision_flag", "_precision_plugin_flag")
     return (
         Change(module, f"{owner}._choose_strategy", _strategy),
-        Change(module, f"{owner}._check_and_init_precision", _precision(package)),
+        Change(module, f"{owner}._check_and_init_precision", precision),
     )
 
 

@@ -5,6 +5,7 @@ They count what `recompilation_report()` and `placement_report()` show.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,33 +20,32 @@ class MetricNotFound(RuntimeError):
     """There is no metric of a name."""
 
 
-def _recipes() -> tuple[dict[str, int], int]:
+def _recipes() -> tuple[Counter[str], int]:
     """How many recipes came from where, and the microseconds that compiling took; of programs of more than one op, by
     the signatures that are remembered."""
     report = recompilation_report()
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for each in (*(c.counts for c in report.clusters), *report.one_op.values()):
-        for how, n in each.items():
-            counts[how] = counts.get(how, 0) + n
+        counts.update(each)
     seconds = sum(m.seconds for c in report.clusters for m in c.met if m.recipe == "compiled")
     return counts, round(seconds * 1e6)
 
 
 def _compilations() -> dict[str, int]:
     counts, microseconds = _recipes()
-    return {"TotalNumber": counts.get("compiled", 0), "TotalTime": microseconds}
+    return {"TotalNumber": counts["compiled"], "TotalTime": microseconds}
 
 
 def _cache() -> dict[str, int]:
     counts, _ = _recipes()
-    missed = counts.get("compiled", 0)
-    return {"TotalHit": sum(counts.get(how, 0) for how in OWN_RECIPE) - missed, "TotalMiss": missed}
+    missed = counts["compiled"]
+    return {"TotalHit": sum(counts[how] for how in OWN_RECIPE) - missed, "TotalMiss": missed}
 
 
 def _on_cpu() -> dict[str, int]:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for each in placements().cpu:
-        counts[each.op] = counts.get(each.op, 0) + each.count
+        counts[each.op] += each.count
     return counts
 
 

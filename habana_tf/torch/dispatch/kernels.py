@@ -49,7 +49,6 @@ class Kernels:
     def __init__(self) -> None:
         self._aten = torch.library.Library("aten", "IMPL")
         self._all = torch.library.Library("_", "IMPL")
-        self.missing: list[str] = []
 
     def register(self) -> None:
         """Registers all."""
@@ -76,8 +75,7 @@ class Kernels:
             try:
                 kernel = Overload.of(row)
             except AttributeError:
-                self.missing.append(name)
-                continue
+                continue  # this PyTorch has no such overload
             if name in own_ops.OPS:
                 own[name] = kernel
             else:

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
 
 from habana_tf.card.model.lowered import Lowered, lowered
 from habana_tf.card.prediction.foreseen import Foreseen, PredictionError
 from habana_tf.card.prediction.prediction import HostOp, Transfer
 from habana_tf.cluster.cluster import Role
-
-if TYPE_CHECKING:
-    import torch
-
-    from habana_tf.torch.dry_run.recorder import Unrun, Unrunner
-    from habana_tf.torch.record.program import TorchCluster
+from habana_tf.torch import loader
+from habana_tf.torch.dry_run.recorder import Unrun, Unrunner, ValueNeeded, recorded
+from habana_tf.torch.record.nested import tensors
+from habana_tf.torch.record.program import TorchCluster, cluster_of, signature
 
 WEIGHT, STATE = "weight", "state"
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
@@ -46,28 +49,17 @@ class Asked:
         return self.loss is not None or self.optimizer is not None
 
 
-def is_module(fn_or_model: Any) -> bool:
-    """Whether it is a module of PyTorch, which is then imported."""
-    import sys
-
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(fn_or_model, torch.nn.Module)
-
-
 def foreseen(asked: Asked, precision: str) -> tuple[int, Foreseen]:
     """What the step would launch, and its batch. Raises PredictionError for a step that needs a value while it runs."""
-    from habana_tf.torch import loader
-    from habana_tf.torch.dry_run import recorder
-
     if precision not in ("bf16", "fp32"):
         raise ValueError(f"precision={precision!r}: it is 'bf16' or 'fp32'")
     found = Foreseen()
     try:
         loader.load()
-        with recorder.recorded() as unrunner:
+        with recorded() as unrunner:
             batch = _Step(asked, unrunner, found).record(precision)
             made, host = list(unrunner.programs_made), list(unrunner.host)
-    except recorder.ValueNeeded as why:
+    except ValueNeeded as why:
         raise PredictionError(str(why)) from why
     found.launches += [_launch(each, found) for each in made]
     for each in host:
@@ -85,8 +77,6 @@ def precision_why(precision: str) -> str:
 
 
 def _launch(each: Unrun, found: Foreseen) -> Lowered:
-    from habana_tf.torch.record.program import cluster_of, signature
-
     cluster = cluster_of(each.recording)
     read = {ref for node in cluster.nodes for ref in node.inputs}
     for k, role in enumerate(each.roles):
@@ -101,14 +91,8 @@ def _launch(each: Unrun, found: Foreseen) -> Lowered:
     for k, role in enumerate(each.roles):
         if role and not cluster.inputs[k].variable:
             shape, _ = each.recording.inputs[k]
-            found.fed[role] = _nbytes(shape, cluster.inputs[k].dtype.bytes)
+            found.fed[role] = math.prod(shape) * cluster.inputs[k].dtype.bytes
     return made
-
-
-def _nbytes(shape: Sequence[int], each: int) -> int:
-    import math
-
-    return math.prod(shape) * each
 
 
 def _tell_roles(cluster: TorchCluster, each: Unrun) -> None:
@@ -133,25 +117,18 @@ class _Step:
 
     def record(self, precision: str) -> int:
         """Records it; returns the batch."""
-        import torch
-
-        from habana_tf.torch.record.nested import tensors
-
         args, kwargs, targets = self._arguments()
-        updates = self._optimizer() if self.asked.optimizer is not None else None
-        if updates is not None:
+        chosen, updates = self.asked.optimizer, None
+        if chosen is not None:
+            updates = _optimizer(chosen, _inner(self.asked.module), self.module)
             self._make_state(updates)
-        context: AbstractContextManager[Any] = nullcontext()
-        if precision == "bf16":
-            context = torch.autocast("hpu", dtype=torch.bfloat16)
         self.unrunner.forget()
         with torch.set_grad_enabled(self.asked.trains):
-            with context:
+            with torch.autocast("hpu", torch.bfloat16) if precision == "bf16" else nullcontext():
                 outputs = self.module(*args, **kwargs)
                 loss = self._loss(outputs, targets) if self.asked.trains else None
             if loss is not None:
                 outputs = None  # else the program would write them
-            if loss is not None:
                 loss.backward()
                 weights = [p for p in self.module.parameters() if p.grad is not None]
                 self.unrunner.note_gradients([p.grad for p in weights if p.grad is not None])
@@ -172,8 +149,6 @@ class _Step:
 
     def _empty(self, t: Any, role: str) -> Any:
         """A tensor of the device like another, without memory."""
-        import torch
-
         shape, dtype = tuple(t.shape), t.dtype
         dense = torch.empty_like(t, device="meta").stride()
         made: Any = torch.empty_strided(shape, dense, dtype=dtype, device="hpu")
@@ -206,13 +181,8 @@ class _Step:
         self.found.arguments.append(name)
         return self._empty(like, name)
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        return _optimizer(self.asked.optimizer, _inner(self.asked.module), self.module)
-
     def _make_state(self, updates: torch.optim.Optimizer) -> None:
         """The optimizer's state now, as it is from the second step on."""
-        import torch
-
         for p in self.module.parameters():
             if p.requires_grad:
                 p.grad = torch.empty_like(p)
@@ -224,11 +194,6 @@ class _Step:
                     self.unrunner.call(t, f"{STATE}:{name}")
 
     def _loss(self, outputs: Any, targets: list[Any]) -> Any:
-        import torch
-        from torch.nn import functional as F
-
-        from habana_tf.torch.record.nested import tensors
-
         if self.asked.loss is not None:
             return self.asked.loss(outputs, *targets)
         own = getattr(outputs, "loss", None)
@@ -253,8 +218,6 @@ class _Step:
 
 def _inner(module: Any) -> Any:
     """The module that a wrapper of torch.compile or of data parallel training is about."""
-    import torch
-
     while True:
         if hasattr(module, "_orig_mod"):
             module = module._orig_mod
@@ -266,15 +229,11 @@ def _inner(module: Any) -> Any:
 
 def _like(x: Any) -> Any:
     """A tensor without values for a tensor, an array or a shape of fp32; None for a constant."""
-    import torch
-
     if isinstance(x, torch.Tensor):
         return x.detach()
     if isinstance(x, (torch.Size, list, tuple)):
         return torch.empty(tuple(x), device="meta")
     if hasattr(x, "shape") and hasattr(x, "dtype"):
-        import numpy as np
-
         return torch.empty(tuple(x.shape), dtype=torch.from_numpy(np.empty(0, x.dtype)).dtype, device="meta")
     return None
 
@@ -304,8 +263,6 @@ def _wants_dict(module: Any) -> bool:
 
 def _optimizer(chosen: Any, original: Any, module: Any) -> Any:
     """A new optimizer like the chosen one for a copy of a module."""
-    import torch
-
     weights = [p for p in module.parameters() if p.requires_grad]
     if isinstance(chosen, torch.optim.Optimizer):
         mine = {id(p): q for p, q in zip(original.parameters(), module.parameters(), strict=True)}

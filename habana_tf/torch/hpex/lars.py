@@ -8,17 +8,9 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.hpex.one_program import ends_a_step
+from habana_tf.torch.hpex.one_program import ends_a_step, loss_of
 
 __all__ = ["FusedLars", "FusedResourceApplyMomentum"]
-
-
-def _loss(closure: Callable[[], Any] | None) -> Any:
-    """What a closure gives."""
-    if closure is None:
-        return None
-    with torch.enable_grad():
-        return closure()
 
 
 class FusedResourceApplyMomentum(torch.optim.Optimizer):
@@ -38,7 +30,7 @@ class FusedResourceApplyMomentum(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step. Returns what `closure` gives, which is called first."""
-        loss = _loss(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             if not params:
@@ -88,7 +80,7 @@ class FusedLars(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step of the other optimizer. Returns what `closure` gives, which is called first."""
-        loss = _loss(closure)
+        loss = loss_of(closure)
         scaled = iter(self.skip_mask)
         decays = [group.get("weight_decay", 0.0) for group in self.param_groups]
         for group, decay in zip(self.param_groups, decays, strict=True):

@@ -1,4 +1,4 @@
-"""Has a method's ops become one program."""
+"""What optimizers' steps share: a step is one program, and begins with its closure."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ def ends_a_step(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*args, **kwargs)
 
     return call
+
+
+def loss_of(closure: Callable[[], Any] | None) -> Any:
+    """What the closure of an optimizer's step gives, with gradients; None without one."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()

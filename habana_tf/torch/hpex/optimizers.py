@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.hpex.one_program import ends_a_step
+from habana_tf.torch.hpex.one_program import ends_a_step, loss_of
 
 __all__ = ["Adam", "AdamW", "FusedAdagrad", "FusedAdamW", "FusedLamb", "FusedSGD"]
 
@@ -63,10 +63,7 @@ class _Fused(torch.optim.Optimizer):
 
     def _step(self, closure: Callable[[], Any] | None) -> Any:
         """What the closure gives. Raises RuntimeError for sparse gradients."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None and p.grad.is_sparse:

@@ -21,8 +21,6 @@ _TYPES: tuple[tuple[torch.dtype, DType, int], ...] = (
 
 PRIMITIVE = {t: d for t, d, _ in _TYPES}
 """The primitives' type of a type of PyTorch."""
-TORCH = {d: t for t, d, _ in _TYPES}
-"""PyTorch's type of a type of the primitives."""
 DLPACK = {
     **{t: (code, d.bits) for t, d, code in _TYPES},
     torch.complex32: (5, 32), torch.complex64: (5, 64), torch.complex128: (5, 128),

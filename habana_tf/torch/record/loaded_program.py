@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from habana_tf._native import _bridge
-from habana_tf.ir.dtypes import from_label
 from habana_tf.resolver import placements
 from habana_tf.resolver.resolve import resolve
 from habana_tf.torch.memory import usage
@@ -21,7 +20,7 @@ from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import scopes, telemetry
 from habana_tf.torch.record.out_of_range import RefusedValue
 from habana_tf.torch.record.overload import Drawn
-from habana_tf.torch.record.program import Recording, nbytes
+from habana_tf.torch.record.program import Recording
 from habana_tf.torch.record.ranges import Structures
 from habana_tf.torch.record.why_new import Recordings
 
@@ -33,7 +32,7 @@ _structures = Structures()
 
 
 class LoadedProgram:
-    """A compiled program, ready to run. sizes: bytes of its inputs, but for the vectors of numbers."""
+    """A compiled program, ready to run."""
 
     def __init__(self, recording: Recording, memory: Memory, inputs: Sequence[Block]) -> None:
         """inputs: the blocks that this recording reads."""
@@ -45,7 +44,7 @@ class LoadedProgram:
         telemetry.resolved(start, bound)
         placements.note_program(cluster, scopes.most(recording.scopes))
         self._native = _bridge.AddressedLaunch(bound, [(number, shape) for number, shape, _ in met])
-        self.sizes = [nbytes(shape, from_label(label)) for shape, label in recording.inputs]
+
         self._memory = memory
         self._lines = recording.lines
 
@@ -73,16 +72,11 @@ class LoadedProgram:
 class Watched:
     """What happened while ops were recorded, for a stretch; `device.graphs` has a subclass for captures.
 
-    launches: each program that ran: itself, the blocks that it read, the bytes before each input that is a part of a
-    block, by number of the input, and the blocks that it wrote.
-    numbers: floats and integers that programs read at run time.
     hosts: (kind, position, tensor) of each number that came in a tensor of the CPU.
     drawn: (position, number) of each integer that is another one in each run.
     by_host: whether the host read or wrote a tensor.
     """
 
-    launches: list[tuple[LoadedProgram, list[Block], dict[int, int], list[Block]]] = field(default_factory=list)
-    numbers: tuple[list[float], list[int]] = ([], [])
     hosts: list[tuple[str, int, torch.Tensor]] = field(default_factory=list)
     drawn: list[tuple[int, Drawn]] = field(default_factory=list)
     by_host: bool = False
@@ -91,9 +85,8 @@ class Watched:
         self, launch: LoadedProgram, read: list[Block], offsets: dict[int, int], written: list[Block],
         numbers: tuple[list[float], list[int]],
     ) -> bool:  # fmt: skip
-        """Notes a program that is about to run. Returns whether it is to run."""
-        self.launches.append((launch, list(read), offsets, written))
-        self.numbers = list(numbers[0]), list(numbers[1])
+        """Called before a program runs. offsets: of inputs that are parts of a block, by number, the bytes before them.
+        numbers: floats and integers that it reads at run time. Returns whether it is to run."""
         return True
 
     def undo(self, floats: int, integers: int) -> None:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -314,11 +313,6 @@ def signature(recording: Recording) -> list[tuple[int, tuple[int, ...], bytes | 
     met: list[tuple[int, tuple[int, ...], bytes | None]] = []
     met += [(from_label(label).number, shape, None) for shape, label in recording.inputs]
     return met + [(dtype.number, (n,), None) for n, dtype in recording.numbers()]
-
-
-def nbytes(shape: Sequence[int], dtype: DType) -> int:
-    """Bytes of a storage's contents."""
-    return math.prod(shape) * dtype.bytes
 
 
 @functools.cache

@@ -233,8 +233,8 @@ class StretchNotes:
         the same: the program ended within, the host read or wrote a tensor, or a number came in a tensor of the CPU
         that is no argument."""
         on_device = [t for t in results if isinstance(t, torch.Tensor) and t.device.type == "hpu"]
-        ended = watched.by_host or bool(watched.launches) or self.memory.reading != self.reading
-        if ended or not self.plain or any(t.dtype is not self.memory.of(t).dtype for t in on_device):
+        ended = self.memory.reading != self.reading
+        if ended or watched.by_host or not self.plain or any(t.dtype is not self.memory.of(t).dtype for t in on_device):
             return None
         _, _, floats, integers = self.marks
         bound = BoundStretch(self.memory, node, self.met, len(self.owners), self.shared, drawn=watched.drawn)
