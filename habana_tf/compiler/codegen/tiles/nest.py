@@ -78,13 +78,9 @@ class TileLoops:
                 low, high = self.range(Dim("panels", self.t.panels, dim.label), cursor)
             else:
                 low, high = index, fn.add(index, 1)
-        self.begin_part(sums, parts, part, low, high)
-
-    def begin_part(self, sums: ResultSums, parts: Extent, part: Value, low: Value, high: Value) -> None:
-        """Begins the panels from low to high of part `part`, of `parts`."""
         t = self.t
         sums.place(parts, t.columns, t.panels * t.width, t.lanes)
-        sums.item(self.fn, part, *(self.fn.mul(panel, t.width) for panel in (low, high)))
+        sums.item(fn, part, *(fn.mul(panel, t.width) for panel in (low, high)))
 
     def _decode(self, item: Value, cursor: Cursor) -> list[tuple[Dim, Value]]:
         """Decodes a work item's number (the last grid dimension varies fastest) into `cursor`; gives each dim's

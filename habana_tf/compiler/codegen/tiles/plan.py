@@ -63,7 +63,11 @@ class Plan:
 
 
 def by_winograd(w: Winograd) -> Plan:
-    return Plan(w.tiling, (), 0, 1, "call", winograd=w)
+    columns = Dim("block", w.column_blocks, w.c.lane, w.panels, "panels")
+    dims = [columns, Dim("block", w.blocks, w.tile, w.tiles)]
+    if w.gradient:
+        dims = [Dim("label", w.chunks, w.chunk), columns, Dim("block", w.channel_blocks, w.channel, w.channels)]
+    return Plan(w.tiling, tuple(dims), len(dims), 1, "call", winograd=w)
 
 
 def in_groups(p: Plan) -> Plan:

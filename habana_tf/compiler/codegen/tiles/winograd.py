@@ -120,6 +120,16 @@ class Winograd:
         return ext.mul(self.image.extent if self.image else 1, self.down.tiles * self.across.tiles)
 
     @property
+    def tile(self) -> Label:
+        """The tiles of all images, as a label."""
+        return Label("m", self.total, 0, 0, 0, (), (-1,))
+
+    @property
+    def chunk(self) -> Label:
+        """The parts of the tiles, as a label."""
+        return Label("k", self.chunks, 0, 0, 0, (), (-2,))
+
+    @property
     def blocks(self) -> Extent:
         """Blocks of tiles."""
         return ext.ceil_div(self.total, self.tiles)

@@ -10,13 +10,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.index_evaluator import extent_value
+from habana_tf.compiler.codegen.lanes import LaneOps
 from habana_tf.compiler.codegen.tiles.accumulate import KLoop
 from habana_tf.compiler.codegen.tiles.copies import Temp
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
-from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
+from habana_tf.compiler.codegen.tiles.kernel import ContractionCall, Kernel
+from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.plan import Plan
+from habana_tf.compiler.codegen.tiles.tiling import Dim
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP
 from habana_tf.compiler.codegen.tiles.winograd_kernels import WinogradKernel
 from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, both, filter_back
@@ -30,96 +34,74 @@ def gradient_calls(
     w = p.winograd
     assert w is not None
     sums = temp(w.chunks * ELEMENTS * w.depth * w.c.columns * 4)
-    return [_Sums(p, name).emit(names, sums), _Gradient(p, f"{name}_sum").emit(sums, out)]
+    grain = max(1, min(w.depth, WINOGRAD_THREAD_COLUMNS // w.c.columns))
+    return [_Sums(p, name).emit(names, sums), _Gradient(p, f"{name}_sum", sums, out).emit(grain)]
 
 
 class _Sums(WinogradKernel):
     """Sums over the tiles of a chunk, for a block of channels by a block of columns."""
 
     def __init__(self, p: Plan, name: str) -> None:
-        super().__init__(p, name)
-        w = self.w
-        self.tall = -(-w.channels // w.rows) * w.rows
+        w = p.winograd
+        assert w is not None
+        tall, lanes = -(-w.channels // w.rows) * w.rows, p.tiling.lanes
         # Register tiles may exceed the last channel, by less than a vector.
-        self.row = -(-self.tall // self.t.lanes) * self.t.lanes * 4
+        super().__init__(p, name, tall, -(-tall // lanes) * lanes * 4)
+        self.deep = SUM_STEPS // w.tiles * w.tiles  # tiles per block of the sum
+        long = not isinstance(w.blocks, int) or w.blocks // w.chunks * w.tiles > self.deep
+        self.totals = self.room(self.sums_bytes) if long else self.sums
 
     def emit(self, operands: tuple[CallBuffer, CallBuffer], target: CallBuffer) -> ContractionCall:
-        fn, w, t = self.fn, self.w, self.t
-        size = ELEMENTS * self.tall * self.line
-        image, results, sums = (
-            self.room(x) for x in (ELEMENTS * w.tiles * self.row, ELEMENTS * w.tiles * self.line, size)
-        )
-        deep = SUM_STEPS // w.tiles * w.tiles  # tiles per block of the sum
-        long = not isinstance(w.blocks, int) or w.blocks // w.chunks * w.tiles > deep
-        totals = self.room(size) if long else sums
+        fn, w = self.fn, self.w
+        self.results = self.room(ELEMENTS * w.tiles * self.line)
         zeros = self.room(max(self.row, self.line))
         self.clear(zeros, max(self.row, self.line))
-        made = fn.buffer(2)
+        self.made = fn.buffer(2)
         layout = (("a", self.row), ("b", self.line))
-        sides = [Patches(fn, w, x, fn.buffer(k), zeros, row) for k, (x, row) in enumerate(layout)]
-        total = extent_value(fn, w.total)
-        share = fn.div(fn.add(extent_value(fn, w.blocks), w.chunks - 1), w.chunks)
-        share = fn.mul(share, w.tiles)
-        with fn.loop("%begin", "%end") as item:
-            number = item.index
-            channel = fn.mul(fn.rem(number, w.channel_blocks), w.channels)
-            number = fn.div(number, w.channel_blocks)
-            panel = fn.mul(fn.rem(number, w.column_blocks), w.panels)
-            chunk = fn.div(number, w.column_blocks)
-            channels, panels = self.part(w.depth, w.channels, channel), self.part(t.panels, w.panels, panel)
-            column = fn.mul(panel, t.width)
-            columns = fn.minimum(fn.mul(panels, t.width), fn.sub(str(t.columns), column))
-            begin = fn.mul(chunk, share)
-            end = fn.minimum(fn.add(begin, share), total)
+        self.sides = [Patches(fn, w, x, fn.buffer(k), zeros, row) for k, (x, row) in enumerate(layout)]
+        self.share = fn.mul(fn.div(fn.add(self.number(w.blocks), w.chunks - 1), w.chunks), w.tiles)
+        self.items(self._item)
+        return ContractionCall(fn, (*operands, target), self.p.grid, 1)
 
-            def add(first: Value, stop: Value) -> None:
-                """Sums the tiles from first to stop."""
-                with fn.loop(first, stop, w.tiles) as block:
-                    tiles = fn.minimum(fn.sub(stop, block.index), str(w.tiles))
-                    with fn.when(fn.less(tiles, str(w.tiles))):  # missing tiles are zeros
-                        self.clear(image, ELEMENTS * w.tiles * self.row)
-                        self.clear(results, ELEMENTS * w.tiles * self.line)
-                    sides[0].transform(block.index, tiles, channel, channels, image)
-                    sides[1].transform(block.index, tiles, column, columns, results)
-                    self._multiply(image, results, sums, panel, panels)
+    def _item(self, cursor: Cursor) -> None:
+        fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
+        assert lane is not None
+        panels, channels = self.block(cursor, "panels", lane), self.block(cursor, "label", w.channel)
+        column = fn.mul(panels[0], t.width)
+        columns = fn.minimum(fn.mul(panels[1], t.width), fn.sub(str(t.columns), column))
+        chunk = cursor.starts[w.chunk.key]
+        begin = fn.mul(chunk, self.share)
+        end = fn.minimum(fn.add(begin, self.share), self.number(w.total))
 
-            self.clear(sums, size)
-            if totals == sums:
-                add(begin, end)
-            else:
-                self.clear(totals, size)
-                with fn.loop(begin, end, deep) as several:
-                    add(several.index, fn.minimum(fn.add(several.index, deep), end))
-                    self.add_up(totals, sums, size)
-            place = fn.add(fn.mul(channel, t.columns), column)
-            place = fn.add(place, fn.mul(chunk, ELEMENTS * w.depth * t.columns))
-            self._keep(totals, fn.ptradd(made, fn.mul(place, 4)), channels, columns)
-        grid = w.chunks * w.column_blocks * w.channel_blocks
-        return ContractionCall(fn, (*operands, target), grid, 1)
+        def add(first: Value, stop: Value) -> None:
+            """Sums the tiles from first to stop."""
+            with fn.loop(first, stop, w.tiles) as block:
+                tiles = fn.minimum(fn.sub(stop, block.index), str(w.tiles))
+                with fn.when(fn.less(tiles, str(w.tiles))):  # missing tiles are zeros
+                    self.clear(self.image, ELEMENTS * w.tiles * self.row)
+                    self.clear(self.results, ELEMENTS * w.tiles * self.line)
+                self.sides[0].transform(block.index, tiles, *channels, self.image)
+                self.sides[1].transform(block.index, tiles, column, columns, self.results)
+                loop = KLoop(w.tiles, self.row, self.line)
+                self.multiply(panels, 4, self.results, w.tiles * self.line, t.width * 4, loop, True)
 
-    def _multiply(self, image: Value, results: Value, sums: Value, panel: Value, panels: Value) -> None:
-        fn, w, t = self.fn, self.w, self.t
-        rows = tuple(4 * i for i in range(w.rows))
-        with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels) as p:
-            b = fn.ptradd(results, fn.mul(element.index, w.tiles * self.line))
-            b = fn.ptradd(b, fn.mul(p.index, t.width * 4))
-            a = fn.ptradd(image, fn.mul(element.index, w.tiles * self.row))
-            s = fn.ptradd(sums, fn.mul(element.index, self.tall * self.line))
-            s = fn.ptradd(s, fn.mul(p.index, t.width * 4))
-
-            def groups(vectors: int, a: Value = a, b: Value = b, s: Value = s) -> None:
-                with fn.loop("0", str(self.tall // w.rows)) as group:
-                    x = fn.ptradd(a, fn.mul(group.index, w.rows * 4))
-                    y = fn.ptradd(s, fn.mul(group.index, w.rows * self.line))
-                    self.products(x, b, y, rows, vectors, KLoop(w.tiles, self.row, self.line), True)
-
-            self.widths(fn.add(panel, p.index), groups)
+        self.clear(self.sums, self.sums_bytes)
+        if self.totals == self.sums:
+            add(begin, end)
+        else:
+            self.clear(self.totals, self.sums_bytes)
+            with fn.loop(begin, end, self.deep) as several:
+                add(several.index, fn.minimum(fn.add(several.index, self.deep), end))
+                self.add_up(self.totals, self.sums, self.sums_bytes)
+        place = fn.add(fn.mul(channels[0], t.columns), column)
+        place = fn.add(place, fn.mul(chunk, ELEMENTS * w.depth * t.columns))
+        self._keep(self.totals, fn.ptradd(self.made, fn.mul(place, 4)), channels[1], columns)
 
     def _keep(self, sums: Value, target: Value, channels: Value, columns: Value) -> None:
         """Copies the block's sums to the buffer of all sums."""
         fn, w, t = self.fn, self.w, self.t
         with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", channels) as c:
-            p = fn.ptradd(sums, fn.mul(element.index, self.tall * self.line))
+            p = fn.ptradd(sums, fn.mul(element.index, self.height * self.line))
             p = fn.ptradd(p, fn.mul(c.index, self.line))
             q = fn.ptradd(target, fn.mul(element.index, w.depth * t.columns * 4))
             q = fn.ptradd(q, fn.mul(c.index, t.columns * 4))
@@ -128,34 +110,33 @@ class _Sums(WinogradKernel):
                 fn.store(self.vector, fn.load(self.vector, fn.ptradd(p, shift), 4), fn.ptradd(q, shift), 4)
 
 
-class _Gradient(WinogradKernel):
+class _Gradient(Kernel):
     """Gt s G of the chunks' sums, added in order; a work item is a channel."""
 
-    def emit(self, sums: CallBuffer, out: Epilogue) -> ContractionCall:
+    def __init__(self, p: Plan, name: str, sums: CallBuffer, out: Epilogue) -> None:
+        assert p.winograd is not None
+        self.w = w = p.winograd
+        super().__init__(w.c, replace(p, dims=(Dim("label", w.depth, w.channel),), grid_dims=1), name, [sums], out)
+
+    def prepare(self) -> None:
+        self.stack_tile = self.room(TAP * TAP * self.t.lanes * 4)
+
+    def item(self, cursor: Cursor) -> None:
         fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
         assert lane is not None
-        plane = w.depth * t.columns * 4
-        self.stack_tile = self.room(TAP * TAP * t.lanes * 4)
-        source = fn.buffer(0)
-        out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
-        with fn.loop("%begin", "%end") as channel, fn.loop("0", str(t.columns), t.lanes) as column:
-            place = fn.add(fn.mul(channel.index, t.columns), column.index)
-            p = fn.ptradd(source, fn.mul(place, 4))
+        m, channel, plane = LaneOps(fn, t.lanes), cursor.starts[w.channel.key], w.depth * t.columns * 4
+        with fn.loop("0", str(t.columns), t.lanes) as column:
+            p = fn.ptradd(self.pointers[0], fn.mul(fn.add(fn.mul(channel, t.columns), column.index), 4))
             total = [fn.load(self.vector, fn.ptradd(p, k * plane), 4) for k in range(ELEMENTS)]
             if w.chunks > 1:
-                carry = [(self.vector, x) for x in total]
-                with fn.loop("1", str(w.chunks), carry=carry) as chunk:
+                with fn.loop("1", str(w.chunks), carry=[(self.vector, x) for x in total]) as chunk:
                     q = fn.ptradd(p, fn.mul(chunk.index, ELEMENTS * plane))
                     chunk.next = [
-                        self.m.op("fadd", x, fn.load(self.vector, fn.ptradd(q, k * plane), 4))
+                        m.op("fadd", x, fn.load(self.vector, fn.ptradd(q, k * plane), 4))
                         for k, x in enumerate(chunk.carried)
                     ]
                 total = chunk.results
-            for k, value in enumerate(both(self.m, total, filter_back)):
+            for k, value in enumerate(both(m, total, filter_back)):
                 fn.store(self.vector, value, fn.ptradd(self.stack_tile, k * t.lanes * 4), 4)
-            starts = {w.channel.key: channel.index, lane.key: column.index}
             rows = [(axis.tap, TAP, str(TAP)) for axis in (w.down, w.across)]
-            self.pass_on(out, starts, rows, 1, [("0", None, t.lanes)])
-        return ContractionCall(
-            fn, (sums, *out.buffers), w.depth, max(1, min(w.depth, WINOGRAD_THREAD_COLUMNS // t.columns))
-        )
+            self.pass_on(self.out, {**cursor.starts, lane.key: column.index}, rows, 1, [("0", None, t.lanes)])

@@ -14,19 +14,18 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.lanes import LaneOps
 from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
 from habana_tf.compiler.codegen.tiles.copies import Temp, pack_call
 from habana_tf.compiler.codegen.tiles.drain import TileResults
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
+from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, both, filter_, place_of, result
 from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_TURN
-from habana_tf.ir import extent as ext
 
 
 def convolution_calls(
@@ -63,98 +62,93 @@ def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> 
 
 
 class WinogradKernel(TileResults):
-    """Base of the two kernels: memory on the stack, and register tiles."""
+    """Base of the kernels: products of a block's elements, in register tiles."""
 
-    def __init__(self, p: Plan, name: str) -> None:
+    def __init__(self, p: Plan, name: str, height: int, row: int) -> None:
+        """height: rows of a block's sums; row: bytes of a tile in the transformed image."""
         assert p.winograd is not None
         self.w = w = p.winograd
         super().__init__(w.c, p, name)
         self.m = LaneOps(self.fn, self.t.lanes)
-        self.columns = w.panels * self.t.width
-        self.line = self.columns * 4
+        self.line = w.panels * self.t.width * 4
+        self.height, self.row = height, row
+        self.image = self.room(ELEMENTS * w.tiles * row)
+        self.sums_bytes = ELEMENTS * height * self.line
+        self.sums = self.room(self.sums_bytes)
 
-    def part(self, total: int, size: int, first: Value) -> Value:
-        """The size of the block that begins at `first`: `size`, or less for the last one."""
-        if total % size == 0:
-            return str(size)
-        return self.fn.minimum(self.fn.sub(str(total), first), str(size))
+    def block(self, cursor: Cursor, kind: str, label: Label) -> tuple[Value, Value]:
+        """The first index of a block of the grid, and how many there are in it."""
+        low, high = cursor.blocks[kind, label.key]
+        return low, self.fn.sub(high, low)
 
-    def products(
-        self, a: Value, b: Value, sums: Value, rows: tuple[int, ...], vectors: int, loop: KLoop, add: bool
+    def multiply(
+        self, panels: tuple[Value, Value], step: int, b: Value, plane: int, panel: int, loop: KLoop, add: bool
     ) -> None:
-        """A register tile with rows at these byte offsets in a; sums of rows are `line` bytes apart. add: to the sums
-        in memory."""
-        fn, t = self.fn, self.t
-        micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
-        places = [fn.ptradd(sums, i * self.line + v * t.lanes * 4) for i in range(len(rows)) for v in range(vectors)]
-        start = [fn.load(self.vector, x, 4) for x in places] if add else None
+        """Multiplies the transformed image by b, element by element. panels: the first, and how many; step: bytes
+        between rows in the image; plane, panel: bytes from an element of b to the next, and from a panel; add: to the
+        sums in memory."""
+        fn, w, t = self.fn, self.w, self.t
         turns = loop.trip // WINOGRAD_TURN if isinstance(loop.trip, int) else fn.div(loop.trip, WINOGRAD_TURN)
         loops = [KLoop(turns, loop.a * WINOGRAD_TURN, loop.b * WINOGRAD_TURN), KLoop(WINOGRAD_TURN, loop.a, loop.b)]
-        for place, value in zip(places, Accumulation(fn, micro).run(loops, a, b, start), strict=True):
-            fn.store(self.vector, value, place, 4)
+        rows = tuple(i * step for i in range(w.rows))
+        with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels[1]) as p:
+            columns = fn.ptradd(fn.ptradd(b, fn.mul(element.index, plane)), fn.mul(p.index, panel))
+            image = fn.ptradd(self.image, fn.mul(element.index, w.tiles * self.row))
+            sums = fn.ptradd(self.sums, fn.mul(element.index, self.height * self.line))
+            sums = fn.ptradd(sums, fn.mul(p.index, t.width * 4))
+
+            def tiles(vectors: int, image: Value = image, columns: Value = columns, sums: Value = sums) -> None:
+                micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
+                with fn.loop("0", str(self.height // w.rows)) as group:
+                    x = fn.ptradd(image, fn.mul(group.index, w.rows * step))
+                    y = fn.ptradd(sums, fn.mul(group.index, w.rows * self.line))
+                    places = [
+                        fn.ptradd(y, i * self.line + v * t.lanes * 4) for i in range(w.rows) for v in range(vectors)
+                    ]
+                    start = [fn.load(self.vector, place, 4) for place in places] if add else None
+                    made = Accumulation(fn, micro).run(loops, x, columns, start)
+                    for place, value in zip(places, made, strict=True):
+                        fn.store(self.vector, value, place, 4)
+
+            self.widths(fn.add(panels[0], p.index), tiles)
 
 
 class _Blocks(WinogradKernel):
     """Computes blocks of tiles by blocks of columns and passes them to the epilogue."""
 
     def __init__(self, p: Plan, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue) -> None:
-        super().__init__(p, name)
-        w = self.w
+        w = p.winograd
+        assert w is not None
+        super().__init__(p, name, w.tiles, w.channels * 4)
         self.operands, self.out = operands, out
-        self.many = w.channels < w.depth
-        self.row = w.channels * 4
 
     def emit(self) -> ContractionCall:
-        fn, w = self.fn, self.w
-        sums = ELEMENTS * w.tiles * self.line
-        self.image, self.sums = self.room(ELEMENTS * w.tiles * self.row), self.room(sums)
+        fn = self.fn
         zeros, self.stack_tile = self.room(self.row), self.room(OUT * OUT * self.line)
         self.filters = fn.buffer(1)
-        patches = Patches(fn, w, "a", fn.buffer(0), zeros, self.row)
+        self.patches = Patches(fn, self.w, "a", fn.buffer(0), zeros, self.row)
         self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
-        total, blocks = extent_value(fn, w.total), extent_value(fn, w.blocks)
         self.clear(zeros, self.row)
-        with fn.loop("%begin", "%end") as item:
-            first = fn.mul(fn.rem(item.index, blocks), w.tiles)
-            tiles = fn.minimum(fn.sub(total, first), str(w.tiles))
-            panel = fn.mul(fn.div(item.index, blocks), w.panels)
-            panels = self.part(self.t.panels, w.panels, panel)
-            if self.out.sums:
-                part, high = fn.rem(item.index, blocks), fn.add(panel, panels)
-                self.begin_part(self.out.sums, w.blocks, part, panel, high)
-            if self.many:
-                self.clear(self.sums, sums)
-            with fn.loop("0", str(w.depth), w.channels) if self.many else nullcontext() as loop:
-                channel = loop.index if loop else "0"
-                trip = self.part(w.depth, w.channels, channel)
-                patches.transform(first, tiles, channel, trip, self.image)
-                self._multiply(channel, trip, panel, panels)
-            self._results(first, tiles, panel, panels)
-        grid = ext.mul(w.blocks, w.column_blocks)
-        return ContractionCall(fn, (*self.operands, *self.out.buffers), grid, 1)
+        self.items(self._item, self.out)
+        return ContractionCall(fn, (*self.operands, *self.out.buffers), self.p.grid, 1)
 
-    def _multiply(self, channel: Value, trip: Value, panel: Value, panels: Value) -> None:
-        """Adds the products over a block of channels to the sums, for each element of the tiles."""
-        fn, w, t = self.fn, self.w, self.t
-        plane = w.depth * t.width * 4
-        rows = tuple(i * self.row for i in range(w.rows))
-        steps = int(trip) if trip.isdigit() else trip
-        with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels) as p:
-            number = fn.add(panel, p.index)
-            b = fn.ptradd(self.filters, fn.mul(element.index, t.panels * plane))
-            b = fn.ptradd(b, fn.mul(number, plane))
-            b = fn.ptradd(b, fn.mul(channel, t.width * 4))
-            a = fn.ptradd(self.image, fn.mul(element.index, w.tiles * self.row))
-            sums = fn.ptradd(self.sums, fn.mul(element.index, w.tiles * self.line))
-            sums = fn.ptradd(sums, fn.mul(p.index, t.width * 4))
-
-            def tiles(vectors: int, a: Value = a, b: Value = b, sums: Value = sums) -> None:
-                with fn.loop("0", str(w.tiles // w.rows)) as group:
-                    x = fn.ptradd(a, fn.mul(group.index, w.rows * self.row))
-                    y = fn.ptradd(sums, fn.mul(group.index, w.rows * self.line))
-                    self.products(x, b, y, rows, vectors, KLoop(steps, 4, t.width * 4), self.many)
-
-            self.widths(number, tiles)
+    def _item(self, cursor: Cursor) -> None:
+        fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
+        assert lane is not None
+        tiles, panels = self.block(cursor, "label", w.tile), self.block(cursor, "panels", lane)
+        line, plane, many = t.width * 4, w.depth * t.width * 4, w.channels < w.depth
+        filters = fn.ptradd(self.filters, fn.mul(panels[0], plane))
+        if many:
+            self.clear(self.sums, self.sums_bytes)
+        with fn.loop("0", str(w.depth), w.channels) if many else nullcontext() as loop:
+            channel = loop.index if loop else "0"
+            trip: int | Value = w.channels
+            if w.depth % w.channels:
+                trip = fn.minimum(fn.sub(str(w.depth), channel), str(w.channels))
+            self.patches.transform(*tiles, channel, str(trip), self.image)
+            b = fn.ptradd(filters, fn.mul(channel, line))
+            self.multiply(panels, self.row, b, t.panels * plane, plane, KLoop(trip, 4, line), many)
+        self._results(*tiles, *panels)
 
     def _results(self, first: Value, tiles: Value, panel: Value, panels: Value) -> None:
         """Transforms the block's sums, At m A, and passes each tile's existing results to the epilogue."""
@@ -183,6 +177,6 @@ class _Blocks(WinogradKernel):
                 starts[axis.out.key] = begin
                 rows.append((axis.out, OUT, ends))
             self.pass_on(
-                self.out, starts, rows, self.columns // t.lanes,
+                self.out, starts, rows, w.panels * t.vectors,
                 [("0", full, t.lanes), (full, vectors, t.tail_active)],
             )  # fmt: skip
