@@ -74,6 +74,12 @@ class KLoop:
         return self.trip if isinstance(self.trip, int) else self.most
 
 
+def in_turns(fn: Function, steps: int | Value, turn: int, a: int, b: int) -> list[KLoop]:
+    """The loops over a sum whose operands are filled up with zeros to whole turns. turn: its steps."""
+    turns = -(-steps // turn) if isinstance(steps, int) else fn.div(fn.add(steps, turn - 1), turn)
+    return [KLoop(turns, a * turn, b * turn), KLoop(turn, a, b)]
+
+
 def short_runs(trips: Sequence[Extent | Value], step: int) -> bool:
     """Whether a sum over these loops reads many short strided runs (of `step` bytes in the innermost loop), as a
     filter's gradient reads the image. Hardware does not prefetch them."""

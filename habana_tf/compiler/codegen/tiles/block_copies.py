@@ -62,15 +62,10 @@ class BlockCopies(Kernel):
         # Units of the sum in a block, and the stride in units of each of its labels in a copy.
         self.pair = 2 if p.dot else 1
         self.unit_steps: list[int] = []
-        chunk = p.chunk
-        self.chunk = chunk.size if chunk else 0
         size = 1
         for label in reversed(self.blocks.inside):
             self.unit_steps.insert(0, size)
-            extent = self.blocks.steps if label == self.blocks.split else label.extent
-            if chunk and label == chunk.label and label != self.blocks.split:
-                extent = chunk.size
-            assert isinstance(extent, int)
+            extent = self.blocks.steps if label == self.blocks.split else self.most(label)
             size *= self._units(extent) if label == self.blocks.inside[-1] else extent
         self.most_units = size
 
@@ -167,8 +162,7 @@ class BlockCopies(Kernel):
         for label, trip, units in zip(self.blocks.inside, trips, self.unit_steps, strict=True):
             last = label == self.blocks.inside[-1]
             lines = 1 if last else units // x.fill.depth if x.fill.depth else units
-            extent = label.extent if isinstance(label.extent, int) else 1
-            multiple = math.gcd(self.blocks.steps, extent, self.chunk)
+            multiple = math.gcd(self.multiple(label), self.blocks.steps if label == self.blocks.split else 0)
             found.append(Along(getattr(label, x.side), trip, x.line * lines, multiple))
         return found
 

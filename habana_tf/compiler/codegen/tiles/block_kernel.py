@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro, in_turns
 from habana_tf.compiler.codegen.tiles.block_copies import BlockCopies, Trips
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial
 from habana_tf.compiler.codegen.tiles.nest import Cursor
@@ -155,7 +155,7 @@ class BlockKernel(BlockCopies):
         sums = self._sums(cursor)
         if not self.several:
             self.fetch(self.out, cursor, t.size, t.vectors, t.lanes)  # smaller tiles, too: harmless
-        self.widths(cursor.panel, lambda vectors: self._products(a, b, sums, units, vectors))
+        self.widths(cursor.panel, lambda vectors, _: self._products(a, b, sums, units, vectors), padded=True)
         if not self.several:
             self._finish(cursor)
 
@@ -168,12 +168,7 @@ class BlockKernel(BlockCopies):
             return
         form, body = "pair" if p.dot else "f32", self.body
         micro = Micro(t.lanes, tuple(4 * i for i in range(t.rows)), vectors, t.lanes, form, form, b_padded=True)
-        turns = (
-            -(-units // body) if isinstance(units, int)
-            else fn.div(fn.add(units, body - 1), body)
-        )  # fmt: skip
-        lines = self.row_tiles.line, self.panels.line
-        loops = [KLoop(turns, *(x * body for x in lines)), KLoop(body, *lines)]
+        loops = in_turns(fn, units, body, self.row_tiles.line, self.panels.line)
         vector = self.vector
         for i, value in enumerate(Accumulation(fn, micro).run(loops, a, b)):
             address = fn.ptradd(sums, i * t.lanes * 4)

@@ -39,7 +39,7 @@ class PanelFill:
         columns = (vectors - 1) * kernel.t.lanes + active
         across = Across(c.lane.b if c.lane else 1, str(columns), columns, columns)
         along = [
-            Along(x.b, kernel.trip(cursor, x), step, kernel.multiple(cursor, x))
+            Along(x.b, kernel.trip(cursor, x), step, kernel.multiple(x))
             for x, step in zip(c.k, self.layout.steps, strict=True)
         ]
         place = kernel.address(source, "b", c.b.dtype.bytes, c.b.offset, cursor)
@@ -54,9 +54,9 @@ def packed_place(kernel: TileLoops, base: Value, cursor: Cursor) -> Value:
     if p.tiling.panels > 1:
         index = fn.add(index, cursor.panel)
     offset = fn.mul(index, kernel.number(layout.panel))
-    if cursor.chunk_label is not None:
+    if p.chunk and p.chunk.label:
         step = layout.steps[0] // (layout.unit if len(c.k) == 1 else 1)
-        offset = fn.add(offset, fn.mul(cursor.starts[cursor.chunk_label.key], step))
+        offset = fn.add(offset, fn.mul(cursor.starts[p.chunk.label.key], step))
     return fn.ptradd(base, offset)
 
 

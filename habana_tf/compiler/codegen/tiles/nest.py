@@ -34,7 +34,6 @@ class Cursor:
     """The bounds of loops within blocks, by kind and label key."""
     panel: Value = "0"
     chunk: Value = "0"
-    chunk_label: Label | None = None
     chunk_trip: int | Value = 0
 
 
@@ -126,7 +125,7 @@ class TileLoops:
             start = fn.mul(index, t.width)
         elif dim.kind == "chunk":
             start = fn.mul(index, dim.size)
-            cursor.chunk, cursor.chunk_label, cursor.chunk_trip = index, dim.label, dim.size
+            cursor.chunk, cursor.chunk_trip = index, dim.size
             extent = dim.label.extent
             if not isinstance(extent, int) or extent % dim.size:
                 cursor.chunk_trip = fn.minimum(fn.sub(self.number(extent), start), str(dim.size))
@@ -134,21 +133,20 @@ class TileLoops:
 
     def trip(self, cursor: Cursor, label: Label) -> int | Value:
         """The trip count of a label of the sum."""
-        if label == cursor.chunk_label:
+        if self.p.chunk and label == self.p.chunk.label:
             return cursor.chunk_trip
         return label.extent if isinstance(label.extent, int) else self.number(label.extent)
 
-    def most(self, cursor: Cursor, label: Label) -> int:
+    def most(self, label: Label) -> int:
         """An upper bound of the trip count; more than a block's for a symbolic one."""
-        if label == cursor.chunk_label:
-            assert self.p.chunk is not None
+        if self.p.chunk and label == self.p.chunk.label:
             return self.p.chunk.size
         return label.extent if isinstance(label.extent, int) else SUM_STEPS + 1
 
-    def multiple(self, cursor: Cursor, label: Label) -> int:
+    def multiple(self, label: Label) -> int:
         """A number that the trip count is a multiple of."""
         extent = label.extent if isinstance(label.extent, int) else 1
-        return math.gcd(extent, self.p.chunk.size) if label == cursor.chunk_label and self.p.chunk else extent
+        return math.gcd(extent, self.p.chunk.size) if self.p.chunk and label == self.p.chunk.label else extent
 
     def _positive(self, x: Value) -> Value:
         """max(x, 0)."""
@@ -176,15 +174,9 @@ class TileLoops:
     def variants(self, cursor: Cursor, by: tuple[bool, bool], body: TileBody) -> None:
         """Emits `body(cursor, row tile size, vectors, active lanes)` for each variant of the tile."""
         t = self.t
-        full = (t.vectors, t.lanes)
-        tail = (t.tail_vectors, t.tail_active)
-        widths = [tail] if t.panels == 1 or full == tail else [full, tail]
 
         def columns(size: int) -> None:
-            with self.choice(cursor.panel, str(t.panels - 1), len(widths)) as choose:
-                for vectors, active in widths:
-                    with choose():
-                        body(cursor, size, vectors, active)
+            self.widths(cursor.panel, lambda vectors, active: body(cursor, size, vectors, active))
 
         if not by[0]:
             columns(t.size)
@@ -211,14 +203,15 @@ class TileLoops:
             with choose():
                 columns(self.t.size)
 
-    def widths(self, panel: Value, body: Callable[[int], None]) -> None:
-        """Emits the body for each number of vectors that a panel may have."""
+    def widths(self, panel: Value, body: Callable[[int, int], None], padded: bool = False) -> None:
+        """Emits `body(vectors, active lanes)` for each width that a panel may have. padded: all lanes count."""
         t = self.t
-        forms = [t.tail_vectors] if t.panels == 1 or t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
+        full, tail = (t.vectors, t.lanes), (t.tail_vectors, t.lanes if padded else t.tail_active)
+        forms = [tail] if t.panels == 1 or full == tail else [full, tail]
         with self.choice(panel, str(t.panels - 1), len(forms)) as choose:
-            for vectors in forms:
+            for form in forms:
                 with choose():
-                    body(vectors)
+                    body(*form)
 
     @contextmanager
     def choice(self, value: Value, below: Value, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:

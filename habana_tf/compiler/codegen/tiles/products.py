@@ -22,7 +22,6 @@ from habana_tf.compiler.codegen.tiles.padding import guarded
 from habana_tf.compiler.codegen.tiles.plan import Plan, in_groups
 from habana_tf.compiler.codegen.tiles.tile_engine import Configurations, TileProducts, TileRows, configuration, groups
 from habana_tf.compiler.codegen.transpose import transpose
-from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.costs import MANY_WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -85,7 +84,7 @@ class TileKernel(Kernel):
             b_steps = list(self.layout.steps)
         loops = []
         for label, step in zip(c.k, b_steps, strict=True):
-            trip, rest, a_step, most = self.trip(cursor, label), 0, label.a * self.a.unit, self.most(cursor, label)
+            trip, rest, a_step, most = self.trip(cursor, label), 0, label.a * self.a.unit, self.most(label)
             if label == c.k[-1] and unit > 1:
                 a_step, step, most = a_step * unit, step * (unit // self.layout.unit), most // unit
                 if isinstance(trip, int):
@@ -160,8 +159,7 @@ class TileKernel(Kernel):
 
     def _deep(self) -> bool:
         """Whether a sum in tile registers may have more steps than a block."""
-        cursor = Cursor(chunk_label=self.p.chunk.label if self.p.chunk else None)
-        return math.prod(self.most(cursor, x) for x in self.c.k) // (2 * self.p.amx) > SUM_STEPS
+        return math.prod(self.most(x) for x in self.c.k) // (2 * self.p.amx) > SUM_STEPS
 
     def _distances(self, size: int) -> tuple[int, ...]:
         """Byte offsets in a of the tile's rows from the first."""
@@ -183,7 +181,7 @@ class ChunkSums(Kernel):
 
     def item(self, cursor: Cursor) -> None:
         self.step = self.number(ext.mul(self.partial.size, 4))
-        self.turns = self.chunks - 1 if isinstance(self.chunks, int) else self.number(ext.add(self.chunks, -1))
+        self.turns = self.number(ext.add(self.chunks, -1))
         self.inner(self.p.dims[self.p.grid_dims :], cursor, self._tile)
 
     def _tile(self, cursor: Cursor, size: int, vectors: int, active: int) -> None:
@@ -203,15 +201,9 @@ class ChunkSums(Kernel):
 
         first = [load(*x) for x in where]
         carry = [("i64", self.step), *((vector, x) for x in first)]
-        if isinstance(self.turns, int):
-            with repeat(fn, self.turns, carry) as t:
-                t.next = add(*t.carried)
-            total = t.next
-        else:
-            with fn.loop("0", self.turns, 1, carry) as loop:
-                loop.next = add(*loop.carried)
-            total = loop.results
-        self.finish(self.out, cursor, size, vectors, active, total[1:])
+        with fn.loop("0", self.turns, 1, carry) as loop:
+            loop.next = add(*loop.carried)
+        self.finish(self.out, cursor, size, vectors, active, loop.results[1:])
 
 
 def chunk_sums(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> ContractionCall:

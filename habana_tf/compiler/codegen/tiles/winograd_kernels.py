@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.lanes import LaneOps
-from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro, in_turns
 from habana_tf.compiler.codegen.tiles.copies import Temp, pack_call
 from habana_tf.compiler.codegen.tiles.drain import TileResults
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
@@ -88,8 +88,7 @@ class WinogradKernel(TileResults):
         between rows in the image; plane, panel: bytes from an element of b to the next, and from a panel; add: to the
         sums in memory."""
         fn, w, t = self.fn, self.w, self.t
-        turns = loop.trip // WINOGRAD_TURN if isinstance(loop.trip, int) else fn.div(loop.trip, WINOGRAD_TURN)
-        loops = [KLoop(turns, loop.a * WINOGRAD_TURN, loop.b * WINOGRAD_TURN), KLoop(WINOGRAD_TURN, loop.a, loop.b)]
+        loops = in_turns(fn, loop.trip, WINOGRAD_TURN, loop.a, loop.b)
         rows = tuple(i * step for i in range(w.rows))
         with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels[1]) as p:
             columns = fn.ptradd(fn.ptradd(b, fn.mul(element.index, plane)), fn.mul(p.index, panel))
@@ -97,7 +96,7 @@ class WinogradKernel(TileResults):
             sums = fn.ptradd(self.sums, fn.mul(element.index, self.height * self.line))
             sums = fn.ptradd(sums, fn.mul(p.index, t.width * 4))
 
-            def tiles(vectors: int, image: Value = image, columns: Value = columns, sums: Value = sums) -> None:
+            def tiles(vectors: int, _: int, image: Value = image, columns: Value = columns, sums: Value = sums) -> None:
                 micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
                 with fn.loop("0", str(self.height // w.rows)) as group:
                     x = fn.ptradd(image, fn.mul(group.index, w.rows * step))
@@ -110,7 +109,7 @@ class WinogradKernel(TileResults):
                     for place, value in zip(places, made, strict=True):
                         fn.store(self.vector, value, place, 4)
 
-            self.widths(fn.add(panels[0], p.index), tiles)
+            self.widths(fn.add(panels[0], p.index), tiles, padded=True)
 
 
 class _Blocks(WinogradKernel):
