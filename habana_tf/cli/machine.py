@@ -94,7 +94,7 @@ def _changes(framework: str, as_json: bool) -> int:
     else:
         print_table(["name", "for", "where", "without it", "worth"], [
             (group.title if group in chosen else f"{group.title} (left out)", group.kind,
-             group.only or group.host.name, group.why, group.worth)
+             group.only or group.framework.name, group.why, group.worth)
             for group in groups
         ])  # fmt: skip
     return 0
