@@ -62,3 +62,44 @@ def gru_gradient(dh: Value, before: Value, kept: Sequence[Value]) -> tuple[list[
     dupdate = dh * (before - new) * update * (1.0 - update)
     dreset = dnew * hn * reset * (1.0 - reset)
     return [dreset, dupdate, dnew], [dreset, dupdate, dnew * reset], dh * update
+
+
+# -- one step as PyTorch has it, with biases, and gates side by side ----------------------------------------------
+
+
+class Together:
+    """How values are put side by side, and added up over the first axis; of terms or of tensors."""
+
+    def __init__(self, join: Callable[[Sequence[Value]], Value], total: Callable[[Value], Value]) -> None:
+        self.join, self.total = join, total
+
+    def lstm_cell(self, given: Value, hidden: Value, cx: Value, *biases: Value | None) -> tuple[Value, ...]:
+        """The new hidden state, the new cell, and the gates after their functions."""
+        hy, cy, kept = lstm(*_with(biases, given, hidden), cx)
+        return hy, cy, self.join(kept)
+
+    def lstm_cell_backward(
+        self, dh: Value | None, dc: Value | None, cx: Value, cy: Value, kept: Value, has_bias: bool
+    ) -> tuple[Value, ...]:
+        """Gradients of the gates, of the old cell, and of the bias."""
+        grads = (0.0 if grad is None else grad for grad in (dh, dc))
+        parts, old = lstm_gradient(*grads, cx, cy, kept.chunk(LSTM_GATES, 1))
+        gates = self.join(parts)
+        return gates, old, self.total(gates) if has_bias else None
+
+    def gru_cell(self, given: Value, hidden: Value, hx: Value, *biases: Value | None) -> tuple[Value, ...]:
+        """The new hidden state; and the gates, the old state and the hidden part of the new gate for the gradient."""
+        hy, kept = gru(*_with(biases, given, hidden), hx)
+        return hy, self.join([*kept[:3], hx, kept[3]])
+
+    def gru_cell_backward(self, grad: Value, kept: Value, has_bias: bool) -> tuple[Value, ...]:
+        """Gradients of the input's and the hidden state's gates, of the old state, and of both biases."""
+        *parts, old, inner = kept.chunk(GRU_GATES + 2, 1)
+        *gates, rest = gru_gradient(grad, old, [*parts, inner])
+        joined = [self.join(each) for each in gates]
+        return *joined, rest, *(self.total(g) if has_bias else None for g in joined)
+
+
+def _with(biases: Sequence[Value | None], *gates: Value) -> list[Value]:
+    """Both parts of the gates, with their biases."""
+    return [g if bias is None else g + bias for g, bias in zip(gates, biases or (None, None), strict=True)]

@@ -127,6 +127,28 @@ def slice_(c: Lowering) -> Node:
 # -- StridedSlice and its relatives -----------------------------------------------------------------------------
 
 
+def entries_of_slice(c: Lowering, count: int, rank: int) -> list[tuple[str, int]]:
+    """What each of `count` entries of a slice stands for: ("new" | "keep" | "range" | "shrink", entry number).
+
+    An ellipsis becomes one "keep" per axis it covers; missing entries at the end are kept axes too.
+    """
+    bits = {name: c.attr(f"{name}_mask", 0) for name in ("ellipsis", "new_axis", "shrink_axis")}
+    kinds = []
+    for i in range(count):
+        if bits["ellipsis"] >> i & 1:
+            kinds.append(("ellipsis", i))
+        elif bits["new_axis"] >> i & 1:
+            kinds.append(("new", i))
+        else:
+            kinds.append(("shrink" if bits["shrink_axis"] >> i & 1 else "range", i))
+    ellipses = [i for kind, i in kinds if kind == "ellipsis"]
+    c.require(len(ellipses) < 2, "begin, end and strides must have at most one ellipsis")
+    used = sum(kind in ("range", "shrink") for kind, _ in kinds)
+    c.require(used <= rank, f"{used} indices into {rank} axes")
+    at = ellipses[0] if ellipses else count
+    return [*kinds[:at], *[("keep", -1)] * (rank - used), *kinds[at + 1 :]]
+
+
 def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list[AxisSlice], list[Extent]]:
     """Cuts of each axis and the shape of the result, from the inputs begin, end, strides (at index `first`).
 
@@ -139,32 +161,24 @@ def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list
     def masked(name: str, i: int) -> bool:
         return bool(c.attr(f"{name}_mask", 0) >> i & 1)
 
-    entries = len(begin)
-    ellipses = [i for i in range(entries) if masked("ellipsis", i)]
-    if len(ellipses) > 1 or len(end) != entries or len(strides) != entries:
-        raise c.error("begin, end and strides must be of one length, with at most one ellipsis")
-    used = sum(not masked("new_axis", i) for i in range(entries) if i not in ellipses)
-    c.require(used <= len(sizes), f"{used} indices into {len(sizes)} axes")
-    if not ellipses:
-        ellipses = [entries]
+    c.require(len(begin) == len(end) == len(strides), "begin, end and strides must be of one length")
     cuts: list[AxisSlice] = []
     shape: list[Extent] = []
-    for i in range(entries + (ellipses[0] == entries)):
-        if i == ellipses[0]:
-            for n in sizes[len(cuts) : len(cuts) + len(sizes) - used]:
-                cuts.append(AxisSlice(0, n))
-                shape.append(n)
-        elif masked("new_axis", i):
+    for kind, i in entries_of_slice(c, len(begin), len(sizes)):
+        if kind == "new":
             shape.append(1)
+            continue
+        axis, n = len(cuts), sizes[len(cuts)]
+        if kind == "keep":
+            cut = AxisSlice(0, n)
         else:
-            axis, n = len(cuts), sizes[len(cuts)]
             cut = _strided_cut(c, axis, n, (begin[i], end[i], strides[i]), masked, i)
-            variable = not masked("begin", i) or masked("shrink_axis", i)
+            variable = not masked("begin", i) or kind == "shrink"
             if moving and variable and _moves(cut, n, begin[i]):
                 cut = AxisSlice(cut.begin, cut.size, cut.step, element(c, c.inputs[first], i))
-            cuts.append(cut)
-            if not masked("shrink_axis", i):
-                shape.append(cut.size)
+        cuts.append(cut)
+        if kind != "shrink":
+            shape.append(cut.size)
     return cuts, shape
 
 

@@ -19,6 +19,7 @@ from habana_tf.tensorflow.lowering.indexing import (
 )
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.row import ALL, INDEX, NUMERIC, op
+from habana_tf.tensorflow.lowering.slicing import entries_of_slice
 
 op("AssignAddVariableOp", updates=("resource",), dtype=NUMERIC)(lambda c: c.b.map("add", *c.inputs))
 op("AssignSubVariableOp", updates=("resource",), dtype=NUMERIC)(lambda c: c.b.map("sub", *c.inputs))
@@ -70,28 +71,6 @@ def resource_scatter_nd(c: Lowering) -> Node:
 # -- strided slices -------------------------------------------------------------------------------------------
 
 
-def _spec(c: Lowering, count: int, rank: int) -> list[tuple[str, int]]:
-    """What each of `count` entries of a slice stands for: ("new" | "keep" | "range" | "shrink", entry number).
-
-    An ellipsis becomes one "keep" per axis it covers; missing entries at the end are kept axes too.
-    """
-    bits = {name: c.attr(f"{name}_mask", 0) for name in ("ellipsis", "new_axis", "shrink_axis")}
-    kinds = []
-    for i in range(count):
-        if bits["ellipsis"] >> i & 1:
-            kinds.append(("ellipsis", i))
-        elif bits["new_axis"] >> i & 1:
-            kinds.append(("new", i))
-        else:
-            kinds.append(("shrink" if bits["shrink_axis"] >> i & 1 else "range", i))
-    if not any(kind == "ellipsis" for kind, _ in kinds):
-        kinds.append(("ellipsis", -1))
-    used = sum(kind in ("range", "shrink") for kind, _ in kinds)
-    c.require(used <= rank, f"a slice of {used} axes of a variable of rank {rank}")
-    at = next(i for i, (kind, _) in enumerate(kinds) if kind == "ellipsis")
-    return [*kinds[:at], *[("keep", -1)] * (rank - used), *kinds[at + 1 :]]
-
-
 @op("ResourceStridedSliceAssign", host=("begin", "end", "strides"), updates=("ref",), T=ALL, Index=INDEX)
 def resource_strided_slice_assign(c: Lowering) -> Node:
     """Each element of the variable asks whether the slice holds it and, if so, which element of value it gets.
@@ -104,7 +83,7 @@ def resource_strided_slice_assign(c: Lowering) -> Node:
     if any(c.input(name).shape != (count,) for name in ("end", "strides")):
         raise c.error("begin, end and strides must have one length")
     assert isinstance(count, int)
-    spec = _spec(c, count, x.rank)
+    spec = entries_of_slice(c, count, x.rank)
     wanted = [kind for kind, _ in spec if kind != "shrink"]
     shape: list[Extent] = list(value.shape)
     while len(shape) > len(wanted) and shape[0] == 1:

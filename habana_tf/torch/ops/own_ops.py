@@ -54,71 +54,27 @@ def _sequence(count: int, start: Any, step: Any, dtype: torch.dtype) -> torch.Te
     return torch.empty(count, dtype=dtype, device="meta")
 
 
-def _permutation(n: int, seed: int, offset: int) -> torch.Tensor:
-    return torch.empty(n, dtype=torch.int64, device="meta")
-
-
-def _choices(p: torch.Tensor, count: int, seed: int, offset: int) -> torch.Tensor:
-    return torch.empty((*p.shape[:-1], count), dtype=torch.int64, device="meta")
-
-
-def _dropout(x: torch.Tensor, p: float, seed: int, offset: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
-
-
-# -- cells ------------------------------------------------------------------------------------------------------
-
-
-def _gates(given: torch.Tensor, hidden: torch.Tensor, *biases: torch.Tensor | None) -> list[torch.Tensor]:
-    """Both parts of the gates, with their biases."""
-    return [g if bias is None else g + bias for g, bias in zip((given, hidden), biases or (None, None), strict=True)]
-
-
-def _lstm_cell(given: Any, hidden: Any, cx: Any, *biases: Any) -> tuple[Any, ...]:
-    given, hidden = _gates(given, hidden, *biases)
-    hy, cy, kept = recurrent.lstm(given, hidden, cx)
-    return hy, cy, torch.cat(kept, 1)
-
-
-def _lstm_cell_backward(
-    grad_hy: Any, grad_cy: Any, cx: torch.Tensor, cy: torch.Tensor, workspace: torch.Tensor, has_bias: bool
-) -> tuple[Any, ...]:
-    dh, dc = (0.0 if grad is None else grad for grad in (grad_hy, grad_cy))
-    parts, old = recurrent.lstm_gradient(dh, dc, cx, cy, workspace.chunk(recurrent.LSTM_GATES, 1))
-    gates = torch.cat(parts, 1)
-    return gates, old, gates.sum(0) if has_bias else None
-
-
-def _gru_cell(given: Any, hidden: Any, hx: Any, *biases: Any) -> tuple[Any, ...]:
-    given, hidden = _gates(given, hidden, *biases)
-    hy, kept = recurrent.gru(given, hidden, hx)
-    return hy, torch.cat([*kept[:3], hx, kept[3]], 1)
-
-
-def _gru_cell_backward(grad: torch.Tensor, workspace: torch.Tensor, has_bias: bool) -> tuple[Any, ...]:
-    *kept, old, inner = workspace.chunk(recurrent.GRU_GATES + 2, 1)
-    *parts, rest = recurrent.gru_gradient(grad, old, [*kept, inner])
-    gates = [torch.cat(each, 1) for each in parts]
-    return *gates, rest, *(g.sum(0) if has_bias else None for g in gates)
-
-
+_CELLS = recurrent.Together(lambda parts: torch.cat(list(parts), 1), lambda gates: gates.sum(0))
 _CELL = "Tensor input_gates, Tensor hidden_gates, Tensor {}, Tensor? input_bias=None, Tensor? hidden_bias=None"
 _STREAM = "int seed, int offset"
 _OPS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "sequence": ("int count, Scalar start, Scalar step, ScalarType dtype", "Tensor", _sequence),
     "between": ("int count, Scalar start, Scalar end, ScalarType dtype", "Tensor", _sequence),
-    "permutation": (f"int n, {_STREAM}", "Tensor", _permutation),
+    "permutation": (f"int n, {_STREAM}", "Tensor", lambda n, *stream: torch.empty(n, dtype=torch.int64, device="meta")),
     "race": (f"Tensor p, {_STREAM}", "Tensor", lambda p, seed, offset: torch.empty_like(p)),
-    "choices": (f"Tensor p, int count, {_STREAM}", "Tensor", _choices),
-    "lstm_cell": (_CELL.format("cx"), "(Tensor, Tensor, Tensor)", _lstm_cell),
+    "choices": (
+        f"Tensor p, int count, {_STREAM}", "Tensor",
+        lambda p, count, *stream: torch.empty((*p.shape[:-1], count), dtype=torch.int64, device="meta"),
+    ),
+    "lstm_cell": (_CELL.format("cx"), "(Tensor, Tensor, Tensor)", _CELLS.lstm_cell),
     "lstm_cell_backward": (
         "Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias",
-        "(Tensor, Tensor, Tensor)", _lstm_cell_backward,
+        "(Tensor, Tensor, Tensor)", _CELLS.lstm_cell_backward,
     ),
-    "gru_cell": (_CELL.format("hx"), "(Tensor, Tensor)", _gru_cell),
+    "gru_cell": (_CELL.format("hx"), "(Tensor, Tensor)", _CELLS.gru_cell),
     "gru_cell_backward": (
         "Tensor grad_hy, Tensor workspace, bool has_bias", "(Tensor, Tensor, Tensor, Tensor, Tensor)",
-        _gru_cell_backward,
+        _CELLS.gru_cell_backward,
     ),
     "fused_adam_": (
         "Tensor(a!)[] weights, Tensor[] grads, Tensor(b!)[] means, Tensor(c!)[] squares, Tensor(d!)[] largest, "
@@ -129,7 +85,10 @@ _OPS: dict[str, tuple[str, str, Callable[..., Any]]] = {
         "Tensor(a!)[] weights, Tensor[] grads, Tensor(b!)[] velocities, Scalar lr, float momentum, float keep, "
         "float? decay, bool nesterov, bool maximize, bool first", "()", _nothing,
     ),
-    "dropout": (f"Tensor x, float p, {_STREAM}", "(Tensor, Tensor)", _dropout),
+    "dropout": (
+        f"Tensor x, float p, {_STREAM}", "(Tensor, Tensor)",
+        lambda x, *rest: (torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)),
+    ),
     **{
         f"{name}_": (f"Tensor(a!) self, {numbers}, {_STREAM}", "Tensor(a!)", _written)
         for name, numbers in {

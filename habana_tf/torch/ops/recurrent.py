@@ -11,58 +11,23 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program
 from habana_tf.torch.memory.layouts import SinkingBuilder
-from habana_tf.torch.ops.row import Call, overload
+from habana_tf.torch.ops.row import Call, formula, overload
 
 
 def _joined(parts: Sequence[Term]) -> Node:
     return parts[0].b.concat([part.node for part in parts], 1)
 
 
-def _with(c: Call, gates: Node, bias: Node | None) -> Term:
-    return c.term(gates) if bias is None else c.term(gates) + c.term(bias)
-
-
-@overload("_thnn_fused_lstm_cell", stock="habana_tf::lstm_cell", floats=True)
-def lstm_cell(
-    c: Call, input_gates: Node, hidden_gates: Node, cx: Node, input_bias: Node | None = None,
-    hidden_bias: Node | None = None,
-) -> list[Node]:  # fmt: skip
-    """The new hidden state, the new cell, and the gates after their functions."""
-    given, hidden = _with(c, input_gates, input_bias), _with(c, hidden_gates, hidden_bias)
-    hy, cy, kept = recurrent.lstm(given, hidden, c.term(cx))
-    return [hy.node, cy.node, _joined(kept)]
-
-
-@overload("_thnn_fused_lstm_cell_backward_impl", stock="habana_tf::lstm_cell_backward", floats=True)
-def lstm_cell_backward(
-    c: Call, grad_hy: Node | None, grad_cy: Node | None, cx: Node, cy: Node, workspace: Node, has_bias: bool
-) -> Sequence[Node | None]:
-    """Gradients of the gates, of the old cell, and of the bias."""
-    dh, dc = (0.0 if grad is None else c.term(grad) for grad in (grad_hy, grad_cy))
-    kept = c.term(workspace).chunk(recurrent.LSTM_GATES, 1)
-    parts, old = recurrent.lstm_gradient(dh, dc, c.term(cx), c.term(cy), kept)
-    gates = _joined(parts)
-    return [gates, old.node, c.b.reduce("sum", gates, [0]) if has_bias else None]
-
-
-@overload("_thnn_fused_gru_cell", stock="habana_tf::gru_cell", floats=True)
-def gru_cell(
-    c: Call, input_gates: Node, hidden_gates: Node, hx: Node, input_bias: Node | None = None,
-    hidden_bias: Node | None = None,
-) -> list[Node]:  # fmt: skip
-    """The new hidden state; and the gates, the old state and the hidden part of the new gate for the gradient."""
-    given, hidden = _with(c, input_gates, input_bias), _with(c, hidden_gates, hidden_bias)
-    hy, kept = recurrent.gru(given, hidden, c.term(hx))
-    return [hy.node, _joined([*kept[:3], c.term(hx), kept[3]])]
-
-
-@overload("_thnn_fused_gru_cell_backward", stock="habana_tf::gru_cell_backward", floats=True)
-def gru_cell_backward(c: Call, grad_hy: Node, workspace: Node, has_bias: bool) -> Sequence[Node | None]:
-    """Gradients of the input's and the hidden state's gates, of the old state, and of both biases."""
-    *kept, old, inner = c.term(workspace).chunk(recurrent.GRU_GATES + 2, 1)
-    *gates, rest = recurrent.gru_gradient(c.term(grad_hy), old, [*kept, inner])
-    joined = [_joined(parts) for parts in gates]
-    return [*joined, rest.node, *(c.b.reduce("sum", g, [0]) if has_bias else None for g in joined)]
+_CELLS = recurrent.Together(
+    lambda parts: Term(parts[0].b, _joined(parts)), lambda t: Term(t.b, t.b.reduce("sum", t.node, [0]))
+)
+for _cell, _formula in {
+    "lstm_cell": _CELLS.lstm_cell, "lstm_cell_backward_impl": _CELLS.lstm_cell_backward, "gru_cell": _CELLS.gru_cell,
+    "gru_cell_backward": _CELLS.gru_cell_backward,
+}.items():  # fmt: skip
+    formula(f"_thnn_fused_{_cell}", stock=f"habana_tf::{_cell.removesuffix('_impl')}")(
+        lambda *operands, fn=_formula: fn(*operands)
+    )
 
 
 # -- all steps of a layer ---------------------------------------------------------------------------------------

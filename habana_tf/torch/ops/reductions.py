@@ -55,10 +55,9 @@ overload("aminmax")(lambda c, x, *, dim=None, keepdim=False: [_extreme(kind)(c, 
 def _place(kind: str) -> Lower:
     def lower(c: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> Node:
         x = _plain(c, x)
-        flat = c.b.reshape(x, (x.numel,)) if dim is None or not x.rank else x
         if dim is None or not x.rank:
-            return c.b.reshape(c.b.reduce(kind, flat, [0]), c.shape)
-        return c.b.reshape(c.b.reduce(kind, flat, [dim % flat.rank]), c.shape)
+            return c.b.reshape(c.b.reduce(kind, c.b.reshape(x, (x.numel,)), [0]), c.shape)
+        return c.b.reshape(c.b.reduce(kind, x, [dim % x.rank]), c.shape)
 
     return lower
 
@@ -94,7 +93,7 @@ def count_nonzero(c: Call, x: Node, dim: Any = None) -> Node:
 def nansum(c: Call, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Node:
     t = c.term(x)
     if t.node.dtype.is_float:
-        t = t.test("ne", t).where(Term(c.b, c.b.const(0, t.node.dtype)), t)
+        t = t.test("ne", t).where(0, t)
     return c.b.reshape(c.b.reduce("sum", t.node, _axes(x, dim)), c.shape)
 
 
@@ -107,7 +106,7 @@ def logsumexp(c: Call, x: Node, dim: Any, keepdim: bool = False) -> Node:
     if 0 in x.shape:
         return c.b.const(-math.inf, DType.F32, c.shape)
     greatest = t.over("max", axes)
-    base = greatest.map("abs").test("eq", math.inf).where(Term(c.b, c.b.const(0, greatest.node.dtype)), greatest)
+    base = greatest.map("abs").test("eq", math.inf).where(0, greatest)
     return c.b.reshape(((t - base).map("exp").sum(axes).map("log") + base).node, c.shape)
 
 
