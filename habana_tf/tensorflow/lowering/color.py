@@ -87,9 +87,6 @@ def adjust_saturation(c: Lowering) -> Node:
 def adjust_contrast(c: Lowering) -> Node:
     """Distances from the mean of each channel of each image, scaled."""
     x, factor = c.inputs
-    height, width = x.shape[-3:-1]
-    if not isinstance(height, int) or not isinstance(width, int):
-        raise c.error("the height and width of the images must be known")
-    v = wrap(c.b, x)
-    mean = v.sum((x.rank - 3, x.rank - 2)) / float(height * width)
+    v, axes = wrap(c.b, x), (x.rank - 3, x.rank - 2)
+    mean = v.sum(axes) / v.count(axes)
     return ((v - mean) * wrap(c.b, c.b.reshape(factor, ())) + mean).done(x.dtype)

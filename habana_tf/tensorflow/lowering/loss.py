@@ -10,6 +10,7 @@ from habana_tf.formulas.term import Term, wrap
 from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
+from habana_tf.tensorflow.lowering.arguments import size_of
 from habana_tf.tensorflow.lowering.lowering import Lowering
 from habana_tf.tensorflow.lowering.nn import shifted_exponentials
 from habana_tf.tensorflow.lowering.row import FLOATS, INDEX, op
@@ -33,10 +34,11 @@ def sparse_cross_entropy(c: Lowering) -> list[Node]:
     if features.rank != 2 or labels.shape != features.shape[:1]:
         raise c.error("logits [N, classes] and labels [N] are needed")
     b, dtype = c.b, features.dtype
-    c.context.in_range("labels", labels, features.shape[1])
+    classes = size_of(c, features.shape[1], "the number of classes")
+    c.context.in_range("labels", labels, classes)
     shifted, exponentials, total = shifted_exponentials(c, features)
     row = b.reshape(labels, [labels.shape[0], 1])
-    valid = Term(b, b.binary("and", *_bounds(c, row, features.shape[1])))
+    valid = Term(b, row).test("ge", 0).test("and", Term(b, row).test("lt", classes))
     # of labels that are no class nothing is used, so those that two words tell apart may look alike in one
     is_label = Term(b, b.binary("eq", b.iota(features.shape, 1, DType.I32), b.cast(row, DType.I32)))
     losses = total.map("log") - is_label.where(shifted, 0.0).sum([1])  # summed in the pass that sums the exponentials
@@ -44,11 +46,3 @@ def sparse_cross_entropy(c: Lowering) -> list[Node]:
     gradient = is_label.where(gradient - 1.0, gradient)
     nan = float("nan")
     return [valid.where(losses, nan).flat([1]).done(dtype), valid.where(gradient, nan).done(dtype)]
-
-
-def _bounds(c: Lowering, row: Node, classes: object) -> tuple[Node, Node]:
-    """row >= 0 and row < classes."""
-    if not isinstance(classes, int):
-        raise c.error("the number of classes must be known")
-    below = c.b.binary("lt", row, c.b.const(classes, row.dtype))
-    return c.b.binary("ge", row, c.b.const(0, row.dtype)), below

@@ -95,7 +95,7 @@ def formula(*names: str, floats: bool = True, **columns: Any) -> Callable[[_Form
     runtime, literal = columns.get("runtime", ()), columns.get("literal") or (lambda n: False)
 
     def add(fn: _Formula) -> _Formula:
-        names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+        arguments = fn.__code__.co_varnames[: fn.__code__.co_argcount]
 
         def operand(c: Call, name: str, x: Any) -> Any:
             number = name in runtime and isinstance(x, (int, float)) and not literal(x)
@@ -103,7 +103,7 @@ def formula(*names: str, floats: bool = True, **columns: Any) -> Callable[[_Form
 
         @functools.wraps(fn)
         def lower(c: Call, *given: Any, **named: Any) -> Node | Sequence[Node | None]:
-            positional = [operand(c, *each) for each in zip(chain(names, repeat("")), given, strict=False)]
+            positional = [operand(c, *each) for each in zip(chain(arguments, repeat("")), given, strict=False)]
             made = fn(*positional, **{name: operand(c, name, x) for name, x in named.items()})
             return made.node if isinstance(made, Term) else [t if t is None else t.node for t in made]
 
