@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from habana_tf.cluster.loop_draft import Draft, ResultKey
 from habana_tf.ir.builder import Builder
-from habana_tf.ir.primitives import Contraction, Node, Op, Program, Rows, Scan
+from habana_tf.ir.primitives import Contraction, Node, Op, Program, Rows, Scan, postorder
 
 _BEHIND = 1 << 20
 """Variables of the draft from here on are tensors that products behind the loop read."""
@@ -142,17 +142,7 @@ _LIFTS: dict[Op, Callable[..., object]] = {
 
 def _until(node: Node, given: Collection[Node]) -> list[Node]:
     """A node and what it is made of, sources first, no further than what is given."""
-    out: dict[Node, None] = {}
-    stack = [(node, False)]
-    while stack:
-        n, done = stack.pop()
-        if done:
-            out[n] = None
-        elif n not in out:
-            stack.append((n, True))
-            if n not in given:
-                stack.extend((s, False) for s in n.src if s not in out)
-    return list(out)
+    return postorder([node], lambda n: () if n in given else n.src[::-1])
 
 
 def _before(draft: Draft, steps: _AllSteps) -> None:
