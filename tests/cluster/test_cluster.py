@@ -33,7 +33,7 @@ _LAYERS = """
 import json
 import numpy as np
 from habana_tf.cache import stats
-from habana_tf.card.model.launch_time import launch_time
+from habana_tf.card.model.lowered import launch_time
 from habana_tf.hardware.chips import chip
 from habana_tf.resolver.recompilations import recompilation_report
 from tests.cluster.recorded import recorded, run

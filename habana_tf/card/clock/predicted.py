@@ -1,6 +1,6 @@
 """The card's time of one launch of a program: computed when first asked for, then remembered per chip.
 
-The program's cluster comes from `resolver.programs`; it is lowered again and timed by `card.model.launch_time`. Where
+The program's cluster comes from `resolver.programs`; it is lowered again and timed by `card.model.lowered`. Where
 that fails, the answer says why, and the launch counts as not predicted.
 """
 
@@ -51,8 +51,8 @@ class ProgramPrediction:
 def of_cluster(
     chip: Chip, cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any]
 ) -> LaunchPrediction:
-    """The prediction for one launch of a cluster; shapes and values as for `card.model.launch_time`."""
-    from habana_tf.card.model.launch_time import launch_time
+    """The prediction for one launch of a cluster; shapes and values as for `lowered.launch_time`."""
+    from habana_tf.card.model.lowered import launch_time
     from habana_tf.card.model.roles import roles
     from habana_tf.card.model.step_time import gradient_times
     from habana_tf.cluster.lowering_context import LoweringError

@@ -37,12 +37,10 @@ class Growth:
 
 
 def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
-    made = {k: lowered.made[-1, k] for k in range(len(lowered.cluster.inputs))}
-    variables = {made[k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
     always = [0, 0]
     for k, arg in enumerate(lowered.cluster.inputs):
-        always[not arg.variable] += 0 if arg.host else nbytes(made[k])
-    growing = _growing(lowered, variables)
+        always[not arg.variable] += 0 if arg.host else nbytes(lowered.made[-1, k])
+    growing = _growing(lowered)
     order, alive = lifetimes(chip, lowered, time)
     spans = [(tensor in growing, (*span, nbytes(tensor))) for tensor, span in alive.items()]
     fixed, more = (in_use(len(order), (span for grows, span in spans if grows is kind)) for kind in (False, True))
@@ -67,11 +65,11 @@ def largest(growths: Sequence[Growth], batch: int, room: int) -> int:
     return least
 
 
-def _growing(lowered: Lowered, variables: set[Node]) -> set[Node]:
+def _growing(lowered: Lowered) -> set[Node]:
     """The tensors that grow with the batch: computed from data, or random, and not of a variable's shape."""
-    of_data: set[Node] = {n for n in lowered.program.inputs if n not in variables}
+    of_data: set[Node] = {n for n in lowered.program.inputs if n not in lowered.variables}
     least = 0 if any(n.shape and n.shape[0] == 1 for n in of_data) else 1
-    sizes = {_sizes(n, least) for n in variables}
+    sizes = {_sizes(n, least) for n in lowered.variables}
     for n in lowered.program.nodes():
         if n.op is Op.RANDOM or any(source in of_data for source in n.src):
             of_data.add(n)

@@ -16,7 +16,7 @@ Ports run at line rate; `Parameters.skew` is what cards lose by waiting for each
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from habana_tf.hardware.boxes import Box
 from habana_tf.hardware.chips import Chip
@@ -53,11 +53,19 @@ def exposed_seconds(
     """
     if cards == 1 or not ready:
         return 0.0, 0.0
-    order = sorted(ready)
-    busy, free, waiting = 0.0, 0.0, 0
+    busy = free = last = 0.0
+    for last, nbytes, _ in fused(ready):
+        took = sum_seconds(chip, box, nbytes, cards, hop)
+        busy, free = busy + took, max(free, last) + took
+    return busy, max(0.0, free - last)
+
+
+def fused(ready: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int, int]]:
+    """What is summed at once of tensors that are ready at some moments, with so many bytes: the moment, the bytes, how
+    many tensors."""
+    waiting, count, order = 0, 0, sorted(ready)
     for k, (at, nbytes) in enumerate(order):
-        waiting += nbytes
+        waiting, count = waiting + nbytes, count + 1
         if waiting >= FUSION_BYTES or k == len(order) - 1:
-            took = sum_seconds(chip, box, waiting, cards, hop)
-            busy, free, waiting = busy + took, max(free, at) + took, 0
-    return busy, max(0.0, free - order[-1][0])
+            yield at, waiting, count
+            waiting, count = 0, 0

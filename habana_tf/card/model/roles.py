@@ -40,8 +40,7 @@ def roles(lowered: Lowered, units: list[Unit]) -> Roles:
 
 def _plain(lowered: Lowered, units: list[Unit], out: Roles) -> None:
     """The roles of variables that no update op names, by the units that read them."""
-    variables = {lowered.made[-1, k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
-    rest = variables - out.weights - out.state
+    rest = lowered.variables - out.weights - out.state
     readers: Counter[Node] = Counter()
     matrix: set[Node] = set()
     for unit in units:

@@ -110,12 +110,11 @@ def updates(lowered: Lowered, time: ClusterTime, found: Roles) -> list[UnitTime]
     results = zip(lowered.cluster.outputs, lowered.cluster.results, strict=True)
     new = [(ref, arg.assigns) for ref, arg in results if arg.variable]
     written = behind_views(lowered.made[ref] for ref, k in new if lowered.made.get((-1, k)) in found.weights)
-    variables = {lowered.made[-1, k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
     inside: set[Node] = set()
     out = []
     for u in time.units:
         loads = set(u.unit.loads)
-        of_others = loads & inside and loads <= inside | variables
+        of_others = loads & inside and loads <= inside | lowered.variables
         if not u.unit.product and (written & u.unit.stores.keys() or loads & found.state or of_others):
             out.append(u)
             inside.update(u.unit.results)

@@ -15,12 +15,11 @@ from habana_tf.card.model.bundles import parts
 from habana_tf.card.model.cluster_time import ClusterTime, UnitTime
 from habana_tf.card.model.engine_schedule import EngineSchedule, engine_schedule
 from habana_tf.card.model.kernels import nbytes, through_views
-from habana_tf.card.model.launch_time import launch_time
-from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.model.lowered import Lowered, launch_time
 from habana_tf.card.model.occupancy import in_use
 from habana_tf.card.model.parameters import LATEST_FITTED
 from habana_tf.card.model.vector_time import operations
-from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult, unpredicted
+from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult
 from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.conditions import NeedsNumber
@@ -36,7 +35,7 @@ def card_launch(made: Made, chip: Chip) -> CardLaunch:
     try:
         lowered, time = launch_time(chip, made.provenance().cluster, made.shapes, made.values)
     except (LoweringError, NeedsNumber) as error:
-        return unpredicted(f"its cluster cannot be lowered: {error}")
+        return CardLaunch(0.0, why=f"its cluster cannot be lowered: {error}")
     on = engine_schedule(time)
     part = parts([u.unit for u in time.units], [u.bundle for u in time.units], on.starts, on.seconds)
     numbers = {first: k for k, first in enumerate(dict.fromkeys(part))}

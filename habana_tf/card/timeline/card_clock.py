@@ -23,7 +23,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from habana_tf.card.model.network import FUSION_BYTES, sum_seconds
+from habana_tf.card.model.network import fused, sum_seconds
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.hardware.boxes import box
@@ -110,19 +110,14 @@ class _CardClock:
 
     def flush(self) -> _Steps:
         """The sums since the last launch, in the order in which what they sum is there."""
-        waiting, count = 0, 0
-        ready = sorted(self.sums)
-        self.sums = []
-        for k, (at, nbytes) in enumerate(ready):
-            waiting, count = waiting + nbytes, count + 1
-            if waiting >= FUSION_BYTES or k == len(ready) - 1:
-                seconds = sum_seconds(self.on, box(self.on), waiting, self.cards, FITTED.launch)
-                name = f"sum of {count} tensor{'s' if count > 1 else ''} over {self.cards} cards"
-                together = yield _Meeting(max(at, self.free.get(WIRE, 0.0)))
-                made = self._transfer(WIRE, together, seconds, name, waiting)
-                self.needed = max(self.needed, made.at + seconds)
-                waiting, count = 0, 0
-                yield made
+        noted, self.sums = self.sums, []
+        for at, nbytes, count in fused(noted):
+            seconds = sum_seconds(self.on, box(self.on), nbytes, self.cards, FITTED.launch)
+            name = f"sum of {count} tensor{'s' if count > 1 else ''} over {self.cards} cards"
+            together = yield _Meeting(max(at, self.free.get(WIRE, 0.0)))
+            made = self._transfer(WIRE, together, seconds, name, nbytes)
+            self.needed = max(self.needed, made.at + seconds)
+            yield made
 
     def _transfer(self, row: str, earliest: float, seconds: float, name: str, nbytes: int) -> TimedTransfer:
         made = TimedTransfer(row, max(self.free.get(row, 0.0), earliest), seconds, name, nbytes)

@@ -67,8 +67,3 @@ class CardLaunch:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def unpredicted(why: str) -> CardLaunch:
-    """A launch of which only the reason is known why nothing is."""
-    return CardLaunch(0.0, why=why)
