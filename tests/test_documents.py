@@ -169,7 +169,7 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks(document)] if (ROO
 INLINE = sorted({each for d in DOCUMENTS for each in inline(d)}) if BLOCKS else []
 TO_RUN = [block for block in BLOCKS if not any(each in LATER or each in NEVER for each in commands(block))]
 RUN = {each.removeprefix(".venv/bin/") for block in TO_RUN for each in commands(block)}
-LONG = re.compile("-np? 4|examples/train_digits")  # jobs of four, trainings
+LONG = re.compile("-np? 4|examples/train_digits|load_digits")  # jobs of four, trainings
 WITH_HOROVOD = re.compile("horovod|mpirun|train_hvd")  # make horovod brings Open MPI too
 
 

@@ -199,6 +199,7 @@ report(rank, [w.tobytes().hex() for w in model.get_weights()])
 """
 
 
+@pytest.mark.rest  # each of its parts is in test_operations or test_same_training.py
 @pytest.mark.slow
 def test_function_with_everything_at_once() -> None:
     """The shape of Habana's example_tf_func_hvd.py: broadcast in a cond, optimizer and tape both distributed."""

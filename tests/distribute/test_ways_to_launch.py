@@ -116,8 +116,9 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.rest
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.rest)])
+@pytest.mark.parametrize("workers", [2, 4])
 def test_spawned_workers(workers: int) -> None:
     with job(SPAWN) as running:
         running.start([sys.executable, "script.py", str(free_ports(workers))])

@@ -188,6 +188,7 @@ report(rank, [history, few, weights, [w.tobytes().hex() for w in model.get_weigh
 """
 
 
+@pytest.mark.rest  # test_same_training.py trains so, test_strategy.py with a smaller last batch
 @pytest.mark.slow
 @workers_fit
 def test_keras() -> None:

@@ -31,6 +31,7 @@ def test_sentences_agree() -> None:
             assert noun.endswith("i") == (other[-2].rpartition("-")[2] in ("en", "int")), (english, other)
 
 
+@pytest.mark.rest
 def test_learns_and_translates() -> None:
     printed = train(PROGRAM, *SMALL, "--train_steps", "60", "--eval_sentences", "8", "--learning_rate", "2")
     assert all_on_hpu(printed), "the loop over the words too"

@@ -59,7 +59,7 @@ def ran(request: pytest.FixtureRequest) -> tuple[Ran, Ran]:
     return results(*chosen(request, "case"))
 
 
-@pytest.mark.parametrize("case", quickly(CASES, 3))
+@pytest.mark.parametrize("case", quickly(CASES, 3 if KERAS_3 else 6))
 def test_case(ran: tuple[Ran, Ran], case: str) -> None:
     ours, stock = ran
     check(case, ours, stock, ON_CPU.get(case, {}))

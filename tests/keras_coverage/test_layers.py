@@ -51,7 +51,7 @@ def ran(request: pytest.FixtureRequest) -> tuple[Ran, Ran]:
     return results(*chosen(request, "case"))
 
 
-@pytest.mark.parametrize("case", quickly(CASES, 3))
+@pytest.mark.parametrize("case", quickly(CASES, 3 if KERAS_3 else 6))
 def test_case(ran: tuple[Ran, Ran], case: str) -> None:
     check(case, *ran, ON_CPU.get(case, {}))
 

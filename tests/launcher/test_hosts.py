@@ -66,9 +66,9 @@ HOROVOD = TRAIN.format(
 )
 PROGRAMS = [
     pytest.param("hpu", HPU, id="hpu", marks=workers_fit),
-    pytest.param("horovod", HOROVOD, id="horovod", marks=[workers_fit, needs_horovod, pytest.mark.rest]),
+    pytest.param("horovod", HOROVOD, id="horovod", marks=[workers_fit, needs_horovod]),
 ]
-"""Ranks of Horovod on two machines train in `make test` too, until one is lost."""
+"""In `make test` ranks on two machines train too, until one is lost."""
 
 
 LOSSES = [
@@ -110,7 +110,8 @@ def started(
         job.kill()
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.rest)])
+@pytest.mark.rest
+@pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("strategy,script", PROGRAMS)
 def test_ranks_on_two_machines_train_as_one(
     strategy: str, script: str, count: int, machines: tuple[list[Host], Path], tmp_path: Path

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from habana_tf.tensorflow.graph import report
@@ -102,6 +103,7 @@ TRAIN = """
 """
 
 
+@pytest.mark.rest  # test_training.py has LeNet in bf16, test_bf16.py which ops are converted
 def test_a_keras_model_trains_in_bf16_as_in_fp32() -> None:
     results = {}
     for choice in ("0", "full", "basic"):

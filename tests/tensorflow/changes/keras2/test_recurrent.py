@@ -78,7 +78,7 @@ def runs(request: pytest.FixtureRequest) -> dict[bool, dict[str, Any]]:
 LAYERS = {"lstm": 1, "gru": 1, "rnn": 1, "masked_lstm": 1, "masked_gru": 1, "both_ways": 3, "unrolled": 0,
           "stateful": 1, "cells": 1, "backwards": 1, "convlstm": 1}  # fmt: skip
 """Loops per direction."""
-QUICK = ("lstm", "masked_gru", "both_ways")
+QUICK = ("lstm", "both_ways")
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.rest) for name in LAYERS]
 
 
