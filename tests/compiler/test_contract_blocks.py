@@ -128,7 +128,7 @@ def test_blocks_of_all_three_kinds(tgt: Target, monkeypatch: pytest.MonkeyPatch)
     for case in (matmul(100, 90, 330), matmul(100, 90, 331, ta=True, tb=True, dtype=BF16)):
         code = case.check(tgt, packed=True)
         assert code.plan is not None and code.plan.blocks and code.plan.blocks.split
-        assert code.plan.tiling.panels > code.plan.blocks.panels
+        assert code.plan.tiling.panels > code.plan.length(code.plan.dims[-1])
 
 
 def test_sums_do_not_depend_on_the_cut() -> None:

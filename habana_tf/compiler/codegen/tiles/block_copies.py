@@ -25,7 +25,7 @@ from habana_tf.compiler.codegen.tiles.tiling import Dim
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import FILLED_UNITS, SHORT_STEP_WORK
-from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.extent import Extent
 
 Trips = list[int | Value]
 
@@ -68,18 +68,19 @@ class BlockCopies(Kernel):
             extent = self.blocks.steps if label == self.blocks.split else self.most(label)
             size *= self._units(extent) if label == self.blocks.inside[-1] else extent
         self.most_units = size
+        self.most_tiles, self.most_panels = math.prod(map(p.length, p.block_rows)), p.length(p.dims[-1])
 
     def reserve_blocks(self) -> None:
         """Call it at the function's entry."""
-        fn, c, p, t, blocks = self.fn, self.c, self.p, self.t, self.blocks
+        fn, c, p, t = self.fn, self.c, self.p, self.t
         lines = self.most_units // p.amx if p.amx else self.most_units + t.lanes + FILLED_UNITS
         a_line, b_line = slots(t, p.amx) * (64 if p.amx else 4), t.width * 4
         a_tile = -(-lines * a_line // 64) * 64
         b_panel = (self.most_units + t.lanes + FILLED_UNITS) * b_line
         # Stores of a copy's last vectors may exceed it by less than a step of all rows.
-        rows_at, columns_at = map(self.room, (a_tile * blocks.tiles + a_line + 64, b_panel * blocks.panels))
-        fill_a = Fill(fn, c.a.dtype, t.lanes, p.dot, p.amx, 0, blocks.vectors)
-        fill_b = Fill(fn, c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
+        rows_at, columns_at = map(self.room, (a_tile * self.most_tiles + a_line + 64, b_panel * self.most_panels))
+        fill_a = Fill(fn, c.a.dtype, t.lanes, p.dot, p.amx, 0, p.masked_memory)
+        fill_b = Fill(fn, c.b.dtype, t.lanes, p.dot, 0, p.amx, p.masked_memory)
         tail = t.columns - (t.panels - 1) * t.width
         columns = [(c.lane, tail if t.panels == 1 else t.width)] if c.lane else []
         self.row_tiles = Parts(
@@ -98,7 +99,7 @@ class BlockCopies(Kernel):
     def copy(self, cursor: Cursor, trips: Trips) -> None:
         """Packs a block of both operands. trips: the trip counts of its labels."""
         self._copy(self.panels, self.p.dims[-1:], cursor, trips)
-        self._copy(self.row_tiles, self.blocks.rows, cursor, trips)
+        self._copy(self.row_tiles, self.p.block_rows, cursor, trips)
 
     def _copy(self, x: Parts, dims: tuple[Dim, ...], cursor: Cursor, trips: Trips) -> None:
         """Packs the parts that `dims` loop over, the last loop's together if they are neighbours in memory."""
@@ -212,12 +213,11 @@ class BlockCopies(Kernel):
     def tile(self, cursor: Cursor) -> Value:
         """The index of a row tile within its block."""
         fn, number = self.fn, "0"
-        for dim in self.blocks.rows:
+        for dim in self.p.block_rows:
             assert dim.label is not None
             low, _ = self.range(dim, cursor)
             index = cursor.row_tile if dim.kind == "rows" else cursor.starts[dim.label.key]
-            most = next((d.size for d in self.p.dims if d.kind == "block" and d.label == dim.label), nominal(dim.count))
-            number = fn.add(fn.mul(number, most), fn.sub(index, low))
+            number = fn.add(fn.mul(number, self.p.length(dim)), fn.sub(index, low))
         return number
 
     def panel(self, cursor: Cursor) -> Value:

@@ -12,8 +12,8 @@ long sums only (see `blocked_sums`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro, in_turns
@@ -40,12 +40,12 @@ class BlockKernel(BlockCopies):
         self.several = len(self.blocks.outer) > 0 or self.blocks.split is not None
 
     def prepare(self) -> None:
-        fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
+        fn, p, t = self.fn, self.p, self.t
         self.inline = not p.amx and self.stands_inline(self.out)
         if p.amx:
             self.parts = groups([64 * i for i in range(t.rows)])
             self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])
-        sums = self.sums * (blocks.tiles * blocks.panels if self.several else 1)
+        sums = self.sums * (self.most_tiles * self.most_panels if self.several else 1)
         self.sums_at, self.sums_bytes = self.room(sums), sums
         self.results_at = self.sums_at
         self.long = self._most_blocks() > self._kept_together()
@@ -61,7 +61,9 @@ class BlockKernel(BlockCopies):
         if self.long:
             for counter in (self.waiting, self.kept):
                 fn.store("i64", "0", counter, 8)
-        self._sum(cursor, list(self.blocks.outer))
+        blocks = self.blocks
+        around = [*((label, 1) for label in blocks.outer), *([(blocks.split, blocks.steps)] if blocks.split else [])]
+        self._sum(cursor, around, self.trip(cursor, blocks.inside[0]))
         if self.long:
             kept = fn.op(f"icmp ne i64 {fn.load('i64', self.kept, 8)}, 0")
             with fn.when(kept):
@@ -71,38 +73,24 @@ class BlockKernel(BlockCopies):
             self._tiles(cursor, lambda: self._finish(cursor))
 
     def _tiles(self, cursor: Cursor, body: Callable[[], None]) -> None:
-        self.loops((*self.blocks.rows, self.p.dims[-1]), cursor, body)
+        self.loops((*self.p.block_rows, self.p.dims[-1]), cursor, body)
 
     # -- blocks of the sum ------------------------------------------------------------------------------------
 
-    def _sum(self, cursor: Cursor, outer: list[Label]) -> None:
-        fn, split = self.fn, self.blocks.split
-        if outer:
-            with self._from(cursor, outer[0], 1):
-                self._sum(cursor, outer[1:])
+    def _sum(self, cursor: Cursor, around: Sequence[tuple[Label, int]], first: int | Value) -> None:
+        """Loops over labels of the sum in steps of several indices, around a block. first: the trip count of the
+        block's first label, unless it is cut."""
+        if not around:
+            self._block(cursor, first)
             return
-        if split is None:
-            first = self.blocks.whole[0]
-            self._block(cursor, self.trip(cursor, first))
-            return
-        trip, steps = self.trip(cursor, split), self.blocks.steps
-        with self._from(cursor, split, steps) as index:
-            part: int | Value = steps
-            if not isinstance(trip, int) or trip % steps:
-                part = fn.minimum(fn.sub(str(trip), index), str(steps))
-            self._block(cursor, part)
-
-    @contextmanager
-    def _from(self, cursor: Cursor, label: Label, steps: int) -> Iterator[Value]:
-        """A loop over a label of the sum in steps of several indices; gives the index within this item's part."""
-        before = cursor.starts.get(label.key)
-        with self.fn.loop("0", str(self.trip(cursor, label)), steps) as loop:
-            cursor.starts[label.key] = self.fn.add(before or "0", loop.index)
-            yield loop.index
-            if before is None:
-                del cursor.starts[label.key]
-            else:
-                cursor.starts[label.key] = before
+        fn, (label, steps) = self.fn, around[0]
+        trip = self.trip(cursor, label)
+        with fn.loop("0", str(trip), steps) as loop:
+            start = fn.add(cursor.starts.get(label.key, "0"), loop.index)
+            if label == self.blocks.split:
+                even = isinstance(trip, int) and trip % steps == 0
+                first = steps if even else fn.minimum(fn.sub(str(trip), loop.index), str(steps))
+            self._sum(replace(cursor, starts={**cursor.starts, label.key: start}), around[1:], first)
 
     def _block(self, cursor: Cursor, first: int | Value) -> None:
         """Packs and multiplies a block. first: the trip count of its first label."""
@@ -145,7 +133,7 @@ class BlockKernel(BlockCopies):
         if not self.several:
             return memory
         fn = self.fn
-        number = fn.add(fn.mul(self.tile(cursor), self.blocks.panels), self.panel(cursor))
+        number = fn.add(fn.mul(self.tile(cursor), self.most_panels), self.panel(cursor))
         return fn.ptradd(memory, fn.mul(number, self.sums))
 
     def _multiply(self, cursor: Cursor, units: int | Value) -> None:

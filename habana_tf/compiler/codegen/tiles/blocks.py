@@ -34,20 +34,12 @@ from habana_tf.ir.extent import nominal
 @dataclass(frozen=True)
 class Blocks:
     """Of the sum's labels, `outer` ones are loops around blocks, `split` (if any) is cut into parts of `steps`, `whole`
-    ones are within a block.
-
-    rows: the loops over an item's row tiles, outermost first; tiles, panels: the most of each in a block.
-    """
+    ones are within a block."""
 
     outer: tuple[Label, ...]
     split: Label | None
     steps: int
     whole: tuple[Label, ...]
-    rows: tuple[Dim, ...]
-    tiles: int
-    panels: int
-    vectors: bool = False
-    """Whether copies are made by masked vectors."""
 
     @property
     def inside(self) -> tuple[Label, ...]:
@@ -55,8 +47,8 @@ class Blocks:
         return ((self.split,) if self.split else ()) + self.whole
 
 
-def along_sum(c: Canonical, dot: bool, unit: int) -> tuple[tuple[Label, ...], Label | None, int, tuple[Label, ...]]:
-    """(outer, split, steps, whole) of `Blocks`. unit: steps of the last label that are multiplied at once."""
+def along_sum(c: Canonical, dot: bool, unit: int) -> Blocks:
+    """The sum in blocks. unit: steps of the last label that are multiplied at once."""
     most, inside, whole = BLOCK_STEPS * (2 if dot else 1), 1, []  # type: int, int, list[Label]
     for place in reversed(range(len(c.k))):
         label = c.k[place]
@@ -70,20 +62,21 @@ def along_sum(c: Canonical, dot: bool, unit: int) -> tuple[tuple[Label, ...], La
             steps = -(-n // -(-n // steps))
         if not whole:
             steps = -(-steps // unit) * unit
-        return c.k[:place], label, steps, tuple(whole)
-    return (), None, 1, tuple(whole)
+        return Blocks(c.k[:place], label, steps, tuple(whole))
+    return Blocks((), None, 1, tuple(whole))
 
 
 def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tuple[Blocks, tuple[Dim, ...], int]:
     """The blocks, all loops of the kernel, and how many of them are the grid. amx: pairs per step of a tile engine, or
     0; head: the outermost grid dimensions."""
     unit = (2 if dot else 1) * max(1, amx)
-    outer, split, steps, whole = along_sum(c, dot, unit)
-    last = nominal(whole[-1].extent) if whole else steps
-    turns = size_of(whole) * steps // last * -(-last // unit)  # of the inner loop's instructions
+    blocks = along_sum(c, dot, unit)
+    whole = blocks.whole
+    last = nominal(whole[-1].extent) if whole else blocks.steps
+    turns = size_of(whole) * blocks.steps // last * -(-last // unit)  # of the inner loop's instructions
     panels = max(1, min(t.panels, BLOCK_COLUMN_BYTES // (turns * max(1, amx) * t.width * 4)))
     most = BLOCK_ROW_BYTES // (turns * slots(t, amx) * (64 if amx else 4))
-    if outer or split is not None:
+    if blocks.outer or blocks.split is not None:
         most = min(most, BLOCK_SUM_BYTES // (t.rows * panels * t.width * 4))
     tiles_wanted = max(1, most)
     loops = row_loops(c, t)
@@ -112,7 +105,6 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
             count *= length
     columns = [Dim("block", -(-t.panels // panels), c.lane, panels, "panels")]
     grid = (*head, *front, *columns)
-    blocks = Blocks(outer, split, steps, whole, tuple(inner), count, panels)
     return blocks, (*grid, *inner, Dim("panels", t.panels, c.lane)), len(grid)
 
 

@@ -70,7 +70,7 @@ from habana_tf.compiler.product_costs import (
 from habana_tf.hardware.cpu import Target, TileEngine
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.extent import nominal
 
 
 def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False) -> Plan:
@@ -110,8 +110,8 @@ def _tiled(c: Canonical, target: Target, t: Tiling, dot: bool, amx: int, compact
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
     results, nbytes = rows * c.columns * outer_count, elements * c.a.dtype.bytes + b_bytes
-    chunk, cut = _chunks(c, unit, depth, tiles, results, nbytes // batch, work, 4 * t.width)
-    head, chunks = [chunk] if chunk else [], nominal(cut)
+    head = _chunks(c, unit, depth, tiles, results, nbytes // batch, work, 4 * t.width)
+    chunks = trip_count(head)
     often = rows * depth * t.panels > WIDENED_AGAIN * elements
     widen = c.a.dtype is DType.BF16 and not dot and often and work > ITEM_WORK / 4 and not c.symbolic
     large = elements * batch * 4 > WIDENED_BYTES and c.columns < COPY_BLOCK_SIDE
@@ -120,11 +120,11 @@ def _tiled(c: Canonical, target: Target, t: Tiling, dot: bool, amx: int, compact
     small = b_bytes // chunks <= L2_BYTES // 2
     order = head + lead + (row_dims + panel_dim if small else panel_dim + row_dims)
     packed = _must_pack(c, dot) or ((once or _worth_packing(c, target, t, dot)) and depth > 0 and c.lane in c.n)
-    made = Plan(t, tuple(order), 0, 1, "call" if packed else "none", dot, widen, cut, amx, compact)
+    made = Plan(t, tuple(order), 0, 1, "call" if packed else "none", dot, widen, amx, compact)
     if packed and once:
         return with_grid(replace(made, dims=(*head, *lead, *panel_dim, *row_dims)), work)
     fits = depth // chunks * t.width * (2 if dot else 4) <= STACK_BYTES
-    if packed and fits and (not c.k or isinstance(c.k[0].extent, int) or chunk is not None):
+    if packed and fits and (not c.k or isinstance(c.k[0].extent, int) or head):
         front, inner, items = _packing_rows(row_dims, rows, chunks * outer_count * t.panels)
         if items >= max(WORK_ITEMS // 2, min(work / ITEM_WORK, MANY_WORK_ITEMS)) or work < ITEM_WORK:
             grid = head + lead + front + panel_dim
@@ -200,12 +200,10 @@ def narrow_plan(c: Canonical, target: Target, lanes: LaneAxis, dot: bool, compac
     work = rows * depth * outer * c.columns / t.lanes
     unit = (t.lanes if lanes == "sum" else 1) * (2 if dot else 1)
     nbytes = _read(c) * c.a.dtype.bytes
-    chunk, count = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, nbytes, work)
-    dims = ([chunk] if chunk else []) + lead + inner + panel
+    head = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, nbytes, work)
     pack: Packing = "call" if lanes == "sum" else "none"
-    return with_grid(
-        Plan(t, tuple(dims), 0, 1, pack, dot, False, count, 0, compact, None, lanes, nbytes > L2_BYTES), work
-    )
+    made = Plan(t, (*head, *lead, *inner, *panel), 0, 1, pack, dot, compact=compact, lanes=lanes)
+    return with_grid(replace(made, streams=nbytes > L2_BYTES), work)
 
 
 def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
@@ -221,10 +219,9 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     outer = trip_count(lead)
     work = float(rows * t.panels * t.vectors * depth * outer)
     parts = -(-rows // BLOCK_ROWS) * -(-c.columns // COPY_BLOCK_SIDE) * outer
-    chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)
-    blocks, dims, grid_dims = cut(c, t, dot, amx, [*([chunk] if chunk else []), *lead])
-    blocks = replace(blocks, vectors=target.masked_memory)
-    made = Plan(t, dims, grid_dims, 1, "blocks", dot, False, count, amx, compact, blocks)
+    head = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)
+    blocks, dims, grid_dims = cut(c, t, dot, amx, [*head, *lead])
+    made = Plan(t, dims, grid_dims, 1, "blocks", dot, False, amx, compact, blocks)
     return replace(made, grain=grain_for(nominal(made.grid), work))
 
 
@@ -274,9 +271,9 @@ def _amx(c: Canonical, engine: TileEngine) -> int:
 def _chunks(
     c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float, panel: int = 0,
     packed: bool = False,
-) -> tuple[Dim | None, Extent]:  # fmt: skip
-    """The split of the outermost k label, and the number of chunks; None and 1 for no split. panel: bytes of a panel of
-    b per step. packed: both operands are packed, which handles guards and partial steps."""
+) -> list[Dim]:  # fmt: skip
+    """The loop over chunks of the outermost k label; none if it is not split. panel: bytes of a panel of b per step.
+    packed: both operands are packed, which handles guards and partial steps."""
     wanted = 1
     if tiles < WORK_ITEMS:
         wanted = min(-(-WORK_ITEMS // tiles), depth // CHUNK_STEPS, int(work / (ITEM_WORK / 8)))
@@ -287,12 +284,12 @@ def _chunks(
         wanted = max(wanted, min(by_cache, depth // (2 * CHUNK_STEPS), max(1, nbytes // (16 * results))))
     label = c.k[0] if c.k else None
     if wanted <= 1 or label is None or (any(label.guards) and not packed):
-        return None, 1
+        return []
     wanted = min(1 << (wanted - 1).bit_length(), MOST_CHUNKS)
     size = -(-nominal(label.extent) // wanted)
     if len(c.k) == 1 and unit > 1:
         if not packed and (not isinstance(label.extent, int) or label.extent % unit):
-            return None, 1
+            return []
         size = -(-size // unit) * unit
     count = ext.ceil_div(label.extent, size)
-    return (Dim("chunk", count, label, size), count) if nominal(count) > 1 else (None, 1)
+    return [Dim("chunk", count, label, size)] if nominal(count) > 1 else []

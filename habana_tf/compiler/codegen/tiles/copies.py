@@ -76,7 +76,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Temp) 
             size = -(-size // 64) * 64
         if size < nominal(depth):
             dims.insert(0, Dim("chunk", ext.ceil_div(depth, size), c.k[0], size))
-    kernel = TileLoops(c, replace(p, dims=tuple(dims), grid_dims=len(dims), chunks=1), name)
+    kernel = TileLoops(c, replace(p, dims=tuple(dims), grid_dims=len(dims)), name)
     fn = kernel.fn
     fill, raw, packed = PanelFill(kernel), fn.buffer(0), fn.buffer(1)
 

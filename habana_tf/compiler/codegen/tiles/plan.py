@@ -37,7 +37,6 @@ class Plan:
     """Whether bf16 dot products are used, on pairs along the last k label."""
     widen: bool = False
     """Whether a (bf16) is converted to fp32 by a separate call; otherwise loads widen it (without dot products)."""
-    chunks: Extent = 1
     amx: int = 0
     """Pairs per step of AMX products; 0: sums in vector registers."""
     compact: bool = False
@@ -48,6 +47,7 @@ class Plan:
     streams: bool = False
     """Whether a exceeds a core's own cache."""
     masks_halves: bool = False
+    masked_memory: bool = False
     """Of the CPU, see `Target`."""
     winograd: Winograd | None = None
     """The convolution, if Winograd's algorithm computes it; its tiling is that of the transformed filter then."""
@@ -58,8 +58,23 @@ class Plan:
         return next((d for d in self.dims if d.kind == "chunk"), None)
 
     @property
+    def chunks(self) -> Extent:
+        """How many there are; 1 for a sum that is not cut."""
+        return self.chunk.count if self.chunk else 1
+
+    @property
     def grid(self) -> Extent:
         return ext.product(d.count for d in self.dims[: self.grid_dims])
+
+    @property
+    def block_rows(self) -> tuple[Dim, ...]:
+        """Of both operands in blocks: the loops over a block's row tiles, which are around the one over its panels."""
+        return self.dims[self.grid_dims : -1]
+
+    def length(self, dim: Dim) -> int:
+        """The most iterations of a loop within a work item."""
+        blocks = (d.size for d in self.dims if d.kind == "block" and (d.of, d.label) == (dim.kind, dim.label))
+        return next(blocks, nominal(dim.count))
 
 
 def by_winograd(w: Winograd) -> Plan:

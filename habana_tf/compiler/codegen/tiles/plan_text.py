@@ -29,7 +29,7 @@ from typing import Any, cast, get_args
 from habana_tf.compiler.codegen.tiles.blocks import Blocks
 from habana_tf.compiler.codegen.tiles.narrow import LaneAxis
 from habana_tf.compiler.codegen.tiles.plan import Packing, Plan, by_winograd
-from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, row_tiles, trip_count
+from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, row_tiles
 from habana_tf.compiler.codegen.tiles.winograd import as_convolution
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.hardware.cpu import Target
@@ -100,11 +100,10 @@ def read(text: str, c: Canonical, target: Target) -> Plan:
     pack = cast(Packing, reader.choice("copies", get_args(Packing), "none"))
     lanes = cast(LaneAxis, reader.choice("lanes", get_args(LaneAxis), "columns"))
     amx = reader.number("engine", 0)
-    chunks = next((d.count for d in dims if d.kind == "chunk"), 1)
     flags: dict[str, Any] = {field: word in lines for word, field in FLAGS.items()}
-    made = Plan(t, dims, grid_dims, reader.number("grain", 1), pack, chunks=chunks, amx=amx, lanes=lanes, **flags)
+    made = Plan(t, dims, grid_dims, reader.number("grain", 1), pack, amx=amx, lanes=lanes, **flags)
     if pack == "blocks":
-        made = replace(made, blocks=reader.blocks(t, dims[grid_dims:-1], dims[:grid_dims]))
+        made = replace(made, blocks=reader.blocks())
     _check(made, c, target)
     return made
 
@@ -203,8 +202,8 @@ class _Reader:
             inner = Dim("label", label.extent, label)
         return Dim("block", ext.ceil_div(inner.count, int(size)), label, int(size), inner.kind) if size else inner
 
-    def blocks(self, t: Tiling, rows: tuple[Dim, ...], grid: tuple[Dim, ...]) -> Blocks:
-        """The blocks of both operands. rows: the loops within a work item; grid: those around."""
+    def blocks(self) -> Blocks:
+        """How the sum is cut into blocks."""
         words = self.lines.get("sum", [])
         if words.count("|") != 1:
             raise UnfitPlan("sum: labels around a block, a bar, labels within")
@@ -216,12 +215,7 @@ class _Reader:
         if any(size for _, size in inside[1:]) or any(not isinstance(x.extent, int) for x, size in inside if not size):
             raise UnfitPlan("sum: the first label within a block may be cut, and must be if its size is not known")
         (first, steps), whole = inside[0], tuple(x for x, _ in inside[1:])
-        sizes = {(d.of, d.label): d.size for d in grid if d.kind == "block"}
-        tiles = trip_count(replace(d, count=sizes.get((d.kind, d.label), d.count)) for d in rows)
-        panels = sizes.get(("panels", self.c.lane), t.panels)
-        whole = whole if steps else (first, *whole)
-        return Blocks(outer, first if steps else None, steps or 1, whole, rows, tiles, panels,
-                      self.target.masked_memory)  # fmt: skip
+        return Blocks(outer, first if steps else None, steps or 1, whole if steps else (first, *whole))
 
 
 def _check(p: Plan, c: Canonical, target: Target) -> None:

@@ -213,7 +213,7 @@ def chunk_sums(c: Canonical, p: Plan, name: str, partial: StorePartial, final: E
     while grid_dims < len(dims) and grid < MANY_WORK_ITEMS:
         grid *= nominal(dims[grid_dims].count)
         grid_dims += 1
-    whole = replace(p, dims=dims, grid_dims=grid_dims, pack="none", dot=False, chunks=1)
+    whole = replace(p, dims=dims, grid_dims=grid_dims, pack="none", dot=False)
     whole = in_groups(whole) if final.sums else whole
     items = nominal(whole.grid)
     share = max(1, items * THREAD_PARTIAL_SUMS // (nominal(p.chunks) * nominal(partial.size)))

@@ -69,7 +69,7 @@ def emit_contract(
     once = bool(invariant) and invariant[0 if c.swapped else 1]
     sums = epilogue.sums if epilogue else None
     p = cut or chosen(spec, target, compact, once, bool(sums))
-    p = replace(in_groups(p) if sums else p, masks_halves=target.masks_halves)
+    p = replace(in_groups(p) if sums else p, masks_halves=target.masks_halves, masked_memory=target.masked_memory)
     c = p.winograd.c if p.winograd else c
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
     temps, temp = _temporaries(sums)
