@@ -18,34 +18,25 @@ from dataclasses import replace
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro, in_turns
 from habana_tf.compiler.codegen.tiles.block_copies import BlockCopies, Trips
-from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, StorePartial
+from habana_tf.compiler.codegen.tiles.epilogue import StorePartial
 from habana_tf.compiler.codegen.tiles.nest import Cursor
-from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.tile_engine import Configurations, TileProducts, configuration, groups
 from habana_tf.compiler.codegen.tiles.tiling import size_of
-from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import SUM_BLOCKS, SUM_STEPS
 
 
 class BlockKernel(BlockCopies):
     """Multiplies packed blocks and passes the sums to the epilogue (or stores partial sums)."""
 
-    def __init__(
-        self, c: Canonical, p: Plan, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue,
-        partial: StorePartial | None,
-    ) -> None:  # fmt: skip
-        super().__init__(c, p, name, operands, partial or out)
-        self.partial = partial
-        self.sums = self.tile_bytes
-        self.several = len(self.blocks.outer) > 0 or self.blocks.split is not None
-
     def prepare(self) -> None:
         fn, p, t = self.fn, self.p, self.t
+        self.several = len(self.blocks.outer) > 0 or self.blocks.split is not None
         self.inline = not p.amx and self.stands_inline(self.out)
         if p.amx:
             self.parts = groups([64 * i for i in range(t.rows)])
             self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])
-        sums = self.sums * (self.most_tiles * self.most_panels if self.several else 1)
+        sums = self.tile_bytes * (self.most_tiles * self.most_panels if self.several else 1)
         self.sums_at, self.sums_bytes = self.room(sums), sums
         self.results_at = self.sums_at
         self.long = self._most_blocks() > self._kept_together()
@@ -134,7 +125,7 @@ class BlockKernel(BlockCopies):
             return memory
         fn = self.fn
         number = fn.add(fn.mul(self.tile(cursor), self.most_panels), self.panel(cursor))
-        return fn.ptradd(memory, fn.mul(number, self.sums))
+        return fn.ptradd(memory, fn.mul(number, self.tile_bytes))
 
     def _multiply(self, cursor: Cursor, units: int | Value) -> None:
         fn, t = self.fn, self.t
@@ -165,8 +156,8 @@ class BlockKernel(BlockCopies):
 
     def _finish(self, cursor: Cursor) -> None:
         fn, t, base = self.fn, self.t, self._sums(cursor, self.results_at)
-        if self.partial:
-            self.partial.begin_chunk(self.fn, cursor.chunk)
+        if isinstance(self.out, StorePartial):
+            self.out.begin_chunk(fn, cursor.chunk)
 
         def finish(cursor: Cursor, size: int, vectors: int, active: int) -> None:
             if self.several:
@@ -183,4 +174,4 @@ class BlockKernel(BlockCopies):
             self.stack_tile = first
             self.finish_stacked(self.out, cursor, size, vectors, active)
 
-        self.variants(cursor, (True, True), finish)
+        self.variants(cursor, finish)

@@ -80,10 +80,10 @@ def pack_call(c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Temp) 
     fn = kernel.fn
     fill, raw, packed = PanelFill(kernel), fn.buffer(0), fn.buffer(1)
 
-    def pack(cursor: Cursor, size: int, vectors: int, active: int) -> None:
-        fill.pack(cursor, raw, packed_place(kernel, packed, cursor), vectors, active)
+    def item(cursor: Cursor) -> None:
+        kernel.widths(cursor.panel, lambda *width: fill.pack(cursor, raw, packed_place(kernel, packed, cursor), *width))
 
-    kernel.items(lambda cursor: kernel.variants(cursor, (False, True), pack))
+    kernel.items(item)
     grain = max(1, nominal(kernel.p.grid) * THREAD_ELEMENTS // (size_of((*c.outer, *c.k)) * c.columns))
     return ContractionCall(fn, (source, temp(ext.mul(panels, layout.panel))), kernel.p.grid, grain)
 

@@ -121,21 +121,22 @@ class Epilogue(Protocol):
     def buffers(self) -> Sequence[CallBuffer]: ...
 
     @property
-    def sums(self) -> ResultSums | None: ...
+    def sums(self) -> ResultSums | None:
+        return None
 
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
     def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
-        """The memory to prefetch before a tile's sums are computed. p: the tile's first vector."""
+        """The memory to prefetch before a tile's sums are computed: of stores, none. p: the tile's first vector."""
+        return []
 
     def vector(self, fn: Function, p: SumVector) -> Sequence[Value]: ...
 
 
-class StoreResult:
+class StoreResult(Epilogue):
     """The default epilogue: rounds to the result's type and stores."""
 
     buffers: Sequence[CallBuffer] = ("out",)
-    sums = None
 
     def __init__(self, c: Canonical, bf16_instruction: bool) -> None:
         self.out = c.spec.out
@@ -143,9 +144,6 @@ class StoreResult:
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
-
-    def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
-        return []  # stores need no prefetch
 
     def vector(self, fn: Function, p: SumVector) -> Sequence[Value]:
         offset = p.offset(self.out.strides, self.out.offset)
@@ -161,13 +159,13 @@ class StoreResult:
         return ()
 
 
-class StorePartial:
+class StorePartial(Epilogue):
     """Stores the partial sums of a chunk of k as fp32, densely in the order of the result's labels."""
 
-    sums = None
+    buffers: Sequence[CallBuffer] = ()
 
     def __init__(self, c: Canonical, temp: int) -> None:
-        self.buffers: Sequence[CallBuffer] = (("temp", temp),)
+        self.buffers = (("temp", temp),)
         steps: list[Extent] = [0] * len(c.spec.extents)
         size: Extent = 1
         for i in sorted(range(len(steps)), key=lambda i: nominal(c.spec.out.strides[i])):
@@ -187,9 +185,6 @@ class StorePartial:
     def begin_chunk(self, fn: Function, chunk: Value) -> None:
         """Sets the chunk of the following sums."""
         self._first = fn.mul(chunk, self._size)
-
-    def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
-        return []
 
     def vector(self, fn: Function, p: SumVector) -> Sequence[Value]:
         offset = p.offset(self.strides, first=self._first)

@@ -7,9 +7,9 @@ per variant of the tile: full and one-smaller row tile, full and last column pan
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 
 from habana_tf.compiler.codegen.emit import Function, Value
@@ -155,7 +155,7 @@ class TileLoops:
 
     def inner(self, dims: tuple[Dim, ...], cursor: Cursor, body: TileBody) -> None:
         """Loops over `dims`, with the body once per variant of the tile."""
-        self.loops(dims, cursor, lambda: self.variants(cursor, (True, True), body))
+        self.loops(dims, cursor, lambda: self.variants(cursor, body))
 
     def loops(self, dims: tuple[Dim, ...], cursor: Cursor, body: Callable[[], None]) -> None:
         """Loops over `dims` around a body without variants."""
@@ -171,72 +171,45 @@ class TileLoops:
         assert dim.label is not None
         return cursor.blocks.get((dim.kind, dim.label.key), ("0", self.number(dim.count)))
 
-    def variants(self, cursor: Cursor, by: tuple[bool, bool], body: TileBody) -> None:
+    def variants(self, cursor: Cursor, body: TileBody) -> None:
         """Emits `body(cursor, row tile size, vectors, active lanes)` for each variant of the tile."""
         t = self.t
 
         def columns(size: int) -> None:
             self.widths(cursor.panel, lambda vectors, active: body(cursor, size, vectors, active))
 
-        if not by[0]:
-            columns(t.size)
-            return
-        if t.overlaps and len(t.sizes) > 1:
-            self._tiles_or_rows(cursor, columns)
-            return
-        with self.choice(cursor.row_tile, self.number(t.large), len(t.sizes)) as choose:
-            for size in t.sizes:
-                with choose():
-                    columns(size)
+        def row_by_row() -> None:
+            assert t.split is not None
+            start = cursor.starts[t.split.key]
+            with self.fn.loop("0", self.number(t.split.extent)) as row:
+                cursor.starts[t.split.key] = row.index
+                columns(1)
+            cursor.starts[t.split.key] = start
 
-    def _tiles_or_rows(self, cursor: Cursor, columns: Callable[[int], None]) -> None:
-        """Full tiles if the split label's extent is at least a tile, else rows one by one."""
-        assert self.t.split is not None
-        n, key = self.number(self.t.split.extent), self.t.split.key
-        with self.choice(n, str(self.t.size), 2) as choose:
-            with choose():
-                start = cursor.starts[key]
-                with self.fn.loop("0", n) as row:
-                    cursor.starts[key] = row.index
-                    columns(1)
-                cursor.starts[key] = start
-            with choose():
-                columns(self.t.size)
+        if t.overlaps and len(t.sizes) > 1 and t.split:  # full tiles if there are rows enough for one
+            self.choice(self.number(t.split.extent), str(t.size), [row_by_row, lambda: columns(t.size)])
+        else:
+            self.choice(cursor.row_tile, self.number(t.large), [partial(columns, size) for size in t.sizes])
 
     def widths(self, panel: Value, body: Callable[[int, int], None], padded: bool = False) -> None:
         """Emits `body(vectors, active lanes)` for each width that a panel may have. padded: all lanes count."""
         t = self.t
         full, tail = (t.vectors, t.lanes), (t.tail_vectors, t.lanes if padded else t.tail_active)
         forms = [tail] if t.panels == 1 or full == tail else [full, tail]
-        with self.choice(panel, str(t.panels - 1), len(forms)) as choose:
-            for form in forms:
-                with choose():
-                    body(*form)
+        self.choice(panel, str(t.panels - 1), [partial(body, *form) for form in forms])
 
-    @contextmanager
-    def choice(self, value: Value, below: Value, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Emits two alternatives, the first for value < below; or one without a test, if forms is 1."""
-        fn = self.fn
-        if forms == 1:
-
-            @contextmanager
-            def only() -> Iterator[None]:
-                yield
-
-            yield only
+    def choice(self, value: Value, below: Value, bodies: Sequence[Callable[[], None]]) -> None:
+        """Emits two alternatives, the first for value < below; or the only one without a test."""
+        if len(bodies) == 1:
+            bodies[0]()
             return
-        blocks = [fn.new_block("first"), fn.new_block("second")]
-        after = fn.new_block("chosen")
-        test = fn.less(value, below)
-        fn.do(f"br i1 {test}, label %{blocks[0]}, label %{blocks[1]}")
-
-        @contextmanager
-        def next_() -> Iterator[None]:
-            fn.start(blocks.pop(0))
-            yield
+        fn = self.fn
+        blocks, after = [fn.new_block("first"), fn.new_block("second")], fn.new_block("chosen")
+        fn.do(f"br i1 {fn.less(value, below)}, label %{blocks[0]}, label %{blocks[1]}")
+        for block, body in zip(blocks, bodies, strict=True):
+            fn.start(block)
+            body()
             fn.branch(after)
-
-        yield next_
         fn.start(after)
 
     # -- sums in memory ---------------------------------------------------------------------------------------

@@ -38,11 +38,9 @@ from habana_tf.ir.extent import Extent, nominal
 class TileKernel(Kernel):
     """Computes register tiles and passes them to the epilogue (or stores partial sums)."""
 
-    def __init__(
-        self, c: Canonical, p: Plan, name: str, a: Source, b: Source, out: Epilogue, partial: StorePartial | None
-    ) -> None:
-        super().__init__(c, p, name, (a.buffer, b.buffer), partial or out)
-        self.a, self.b, self.partial = a, b, partial
+    def __init__(self, c: Canonical, p: Plan, name: str, a: Source, b: Source, out: Epilogue) -> None:
+        super().__init__(c, p, name, (a.buffer, b.buffer), out)
+        self.a, self.b = a, b
         self.layout = packed_panels(c, p)
 
     def prepare(self) -> None:
@@ -64,11 +62,9 @@ class TileKernel(Kernel):
 
     def item(self, cursor: Cursor) -> None:
         if self.p.pack == "item":
-            self.variants(cursor, (False, True), self._pack)
+            pointer = self.pointers[1]
+            self.widths(cursor.panel, lambda *width: self.panel.pack(cursor, pointer, self.stack, *width))
         self.inner(self.p.dims[self.p.grid_dims :], cursor, self._tile)
-
-    def _pack(self, cursor: Cursor, size: int, vectors: int, active: int) -> None:
-        self.panel.pack(cursor, self.pointers[1], self.stack, vectors, active)
 
     def _walk(self, cursor: Cursor) -> tuple[list[KLoop], Value, Value]:
         """The loops over the sum, and the addresses of both operands where they begin."""
@@ -98,8 +94,8 @@ class TileKernel(Kernel):
         fn, p = self.fn, self.p
         loops, a, b = self._walk(cursor)
         loops, a, b = guarded(self, cursor, size, self.a.unit, loops, a, b)
-        if self.partial:
-            self.partial.begin_chunk(fn, cursor.chunk)
+        if isinstance(self.out, StorePartial):
+            self.out.begin_chunk(fn, cursor.chunk)
         self.fetch(self.out, cursor, size, vectors, active)
         if p.amx:
             assert self.configurations is not None

@@ -87,9 +87,9 @@ def emit_contract(
         pieces = StorePartial(c, len(temps))
         temp(ext.mul(ext.mul(pieces.size, p.chunks), 4))
     if sources:
-        calls.append(TileKernel(c, p, name, *sources, final, pieces).emit())
+        calls.append(TileKernel(c, p, name, *sources, pieces or final).emit())
     else:
-        calls.append(BlockKernel(c, p, name, names, final, pieces).emit())
+        calls.append(BlockKernel(c, p, name, names, pieces or final).emit())
     if pieces:
         calls.append(chunk_sums(c, p, f"{name}_sum", pieces, final))
     return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
