@@ -70,7 +70,6 @@ def set_device_bytes(bytes: int) -> None:
     """Publishes what a front end with its own memory has taken of the card."""
 
 def program_number(program: Program) -> int: ...
-def program_stats(program: Program) -> dict[str, Any]: ...
 def forget_eager_context() -> None:
     """TensorFlow's eager context is going to be another one."""
 

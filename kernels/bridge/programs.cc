@@ -222,7 +222,7 @@ nb::list RunProgram(const OwnedProgram& owned, nb::sequence inputs, nb::sequence
     nb::gil_scoped_release gil;
     status = program->Run({&views, outputs.data(), workspace.data, state_values.data(), state_values.size()});
   }
-  if (!status.ok()) throw std::runtime_error(status.message);
+  Check(status);
   const nb::object frombuffer = nb::module_::import_("numpy").attr("frombuffer");
   nb::list arrays;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -232,19 +232,6 @@ nb::list RunProgram(const OwnedProgram& owned, nb::sequence inputs, nb::sequence
     arrays.append(frombuffer(nb::steal(bytes), "uint8"));
   }
   return arrays;
-}
-
-nb::dict ProgramStats(const OwnedProgram& owned) {
-  const ProgramPtr& program = owned.program;
-  nb::dict stats;
-  stats["name"] = program->name;
-  stats["launches"] = program->launches.load();
-  stats["nanoseconds"] = program->nanoseconds.load();
-  stats["calls"] = program->calls.size();
-  stats["workspace"] = program->workspace;
-  stats["constants"] = program->constant_bytes();
-  stats["interpreted"] = static_cast<bool>(program->body);
-  return stats;
 }
 
 }  // namespace
@@ -277,7 +264,6 @@ void DefinePrograms(nb::module_& m) {
   m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());
   m.def(
       "program_number", [](const OwnedProgram& owned) { return owned.program->number; }, nb::arg("program"));
-  m.def("program_stats", &ProgramStats, nb::arg("program"));
   m.def("forget_programs", &ForgetPrograms);
   m.def("set_most_recipes", &SetMostRecipes, nb::arg("count"));
   m.def("recipes_in_memory", &RecipeData::InMemory);

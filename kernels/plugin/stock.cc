@@ -66,13 +66,8 @@ Status GetEagerContext(TFE_Context** context) {
 
 TF_Tensor* ForCpu(TF_Tensor* tensor, Tensors* tensors) {
   if (OnHeap(TF_TensorType(tensor)) || TF_TensorIsAligned(tensor)) return tensor;
-  const std::vector<int64_t> dims = Dims(tensor);
-  const size_t nbytes = TF_TensorByteSize(tensor);
-  TF_Tensor* copy = tensors->Keep(TensorPtr(
-      TF_AllocateTensor(TF_TensorType(tensor), dims.data(), static_cast<int>(dims.size()), nbytes)));
-  std::memcpy(TF_TensorData(copy), TF_TensorData(tensor), nbytes);
   GetCounters().unaligned_copies.fetch_add(1, std::memory_order_relaxed);
-  return copy;
+  return tensors->Keep(HostCopy(tensor));
 }
 
 Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<const Handle*>& inputs,

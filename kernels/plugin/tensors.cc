@@ -1,5 +1,7 @@
 #include "plugin/tensors.h"
 
+#include <cstring>
+
 #include "plugin/memory.h"
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
@@ -11,6 +13,15 @@ std::vector<int64_t> Dims(const TF_Tensor* tensor) {
   std::vector<int64_t> dims(static_cast<size_t>(TF_NumDims(tensor)));
   for (size_t d = 0; d < dims.size(); ++d) dims[d] = TF_Dim(tensor, static_cast<int>(d));
   return dims;
+}
+
+TensorPtr HostCopy(const TF_Tensor* tensor) {
+  const std::vector<int64_t> dims = Dims(tensor);
+  const size_t nbytes = TF_TensorByteSize(tensor);
+  TensorPtr copy(
+      TF_AllocateTensor(TF_TensorType(tensor), dims.data(), static_cast<int>(dims.size()), nbytes));
+  if (nbytes > 0) std::memcpy(TF_TensorData(copy.get()), TF_TensorData(tensor), nbytes);
+  return copy;
 }
 
 Status Tensors::Input(int i, TensorPtr* tensor) {

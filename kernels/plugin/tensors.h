@@ -22,6 +22,9 @@ using TensorPtr = std::unique_ptr<TF_Tensor, TensorDeleter>;
 
 std::vector<int64_t> Dims(const TF_Tensor* tensor);
 
+// A copy that TensorFlow's CPU kernels may take for theirs.
+TensorPtr HostCopy(const TF_Tensor* tensor);
+
 // What a tensor is to be.
 struct TensorSpec {
   TensorSpec(int type, const std::vector<int64_t>& extents, size_t bytes)

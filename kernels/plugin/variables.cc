@@ -206,17 +206,6 @@ class VariableOp {
     return status.ok() ? status : tensors_.Explained(std::move(status), plan_->op.op);
   }
 
-  // A value of the card in memory of its own: CPU kernels write where a variable of theirs is, and some of
-  // them to memory that they share.
-  Handle OwnCopy(const TF_Tensor* value, TF_Status* status) {
-    const std::vector<int64_t> dims = Dims(value);
-    const TensorPtr copy(TF_AllocateTensor(TF_TensorType(value), dims.data(), static_cast<int>(dims.size()),
-                                           TF_TensorByteSize(value)));
-    if (TF_TensorByteSize(value) > 0)
-      std::memcpy(TF_TensorData(copy.get()), TF_TensorData(value), TF_TensorByteSize(value));
-    return Handle(TFE_NewTensorHandle(copy.get(), status));
-  }
-
   Status UpdateByStock() {
     TfStatus status;
     std::vector<Handle> copies(inputs_.size());
@@ -227,7 +216,10 @@ class VariableOp {
       const TensorPtr read(
           inputs_[i].updated >= 0 ? nullptr : TFE_TensorHandleResolve(inputs_[i].value.get(), status.get()));
       if (!status.ok()) return FromTf(status.get());
-      const Handle value = OwnCopy(read != nullptr ? read.get() : Present(static_cast<int>(i)), status.get());
+      // In memory of its own: CPU kernels write where a variable of theirs is, and some of them to memory
+      // that they share.
+      const TensorPtr own = HostCopy(read != nullptr ? read.get() : Present(static_cast<int>(i)));
+      const Handle value(TFE_NewTensorHandle(own.get(), status.get()));
       if (status.ok()) AssignVariable(context_, kCpu, copies[i], value, plan_->dtype, status.get());
       if (!status.ok()) return FromTf(status.get());
     }

@@ -42,7 +42,7 @@ struct StockOp {
   std::vector<std::pair<std::string, std::string>> attrs;  // name, serialized AttrValue
 };
 
-// How an op on resource variables runs outside a launch; see plugin/variables.h.
+// How an op on resource variables runs outside a launch; see plugin/variables.cc.
 struct VariablePlan {
   bool stock = false;                        // run TensorFlow's CPU kernel on copies of the variables
   int dtype = 0;                             // of the variables

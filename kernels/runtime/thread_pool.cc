@@ -277,8 +277,6 @@ class Pool {
 void SetThreads(int n) { Pool::Get().set_threads(n); }
 int GetThreads() { return Pool::Get().threads(); }
 
-PoolLease::PoolLease() = default;
-
 PoolLease::~PoolLease() {
   if (owned_) Pool::Get().EndLease();
 }

@@ -22,7 +22,7 @@ HABANA_EXPORT int GetThreads();
 // Holds the pool for the calls of one launch, if it is free.
 class PoolLease {
  public:
-  PoolLease();
+  PoolLease() = default;
   ~PoolLease();
   PoolLease(const PoolLease&) = delete;
   PoolLease& operator=(const PoolLease&) = delete;
