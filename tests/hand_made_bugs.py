@@ -62,7 +62,7 @@ BUGS = [
         "if not isinstance(n, int) or n < 0:",
         "tests/cluster tests/device/test_ranges.py",
     ),
-    Bug("habana_tf/cluster/ranges.py", "if not any(n % m for", "if not all(n % m for", "tests/cluster"),
+    Bug("habana_tf/cluster/ranges.py", "None if others or rest else", "None if others else", "tests/cluster"),
     Bug(
         "habana_tf/tensorflow/lowering/pooling.py",
         'b.reduce("sum", b.select(mine, flat',
