@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from tests import effort, installation
+from tests import effort, forked, installation
 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers; what a test prints has the width of a file
@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
         wrong = installation.out_of_date()
         if wrong:
             raise pytest.UsageError(wrong)
+        config.add_cleanup(forked.own_servers().cleanup)  # the workers inherit them
     if not getattr(config.option, "numprocesses", None):  # workers start where they are started from
         installation.leave_the_sources()
 

@@ -2,9 +2,9 @@
 
 The import takes seconds of CPU and the tests start some hundred processes. So one process imports the framework, does
 nothing else, and forks a copy of itself for each program; a keeper, forked too, waits for the copy and passes on how
-it ended. There is one such process per framework and set of the variables that are read during the import, and a
-second one for programs that load HPU: a copy of the first that has imported what they import, which takes a second or
-two.
+it ended. In a run of the tests there is one such process per framework and set of the variables that are read during
+the import, and a second one for programs that load HPU: a copy of the first that has imported what they import, which
+takes a second or two.
 
     child = Child(["script.py", "--epochs", "2"], env)   # what would stand behind `python`; -c and -m work as well
     child.wait(timeout=300)
@@ -16,19 +16,23 @@ imports neither for tests of the history of the recipe cache, which only the pro
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import functools
 import gc
+import hashlib
 import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _AT_IMPORT = (
@@ -36,6 +40,8 @@ _AT_IMPORT = (
     "TORCHINDUCTOR_", "TORCHDYNAMO_", "ATEN_", "PT_HPU_AUTOLOAD",
 )  # fmt: skip
 """Variables that are read before a program begins start with one of these."""
+_FOLDER = "TESTS_SERVERS"
+"""The variable with the folder of the sockets by which all processes of a run of the tests reach these processes."""
 _LARGEST = 1 << 20
 _HERE = os.path.dirname(os.path.abspath(__file__))
 """No program imports from here by a module's last name: `tensorflow` and `torch` in it are the tests of front ends."""
@@ -50,6 +56,13 @@ _OF_HPU = {
     ),
 }  # fmt: skip
 """These bring nearly all that a program imports until its first launch has run."""
+
+
+def own_servers() -> tempfile.TemporaryDirectory[str]:
+    """Makes this process and those that inherit its environment share servers, until what is returned is cleaned up."""
+    folder = tempfile.TemporaryDirectory(prefix="habana-servers-")
+    os.environ[_FOLDER] = folder.name
+    return folder
 
 
 class Child:
@@ -72,8 +85,8 @@ class Child:
         null = os.open(os.devnull, os.O_RDWR)
         streams = [null if stream is None else stream for stream in (stdin, stdout, stderr)]
         with other:
-            early = tuple(sorted((k, v) for k, v in env.items() if k.startswith(_AT_IMPORT)))
-            socket.send_fds(_server(framework, early, hpu), [json.dumps(request).encode()], [*streams, other.fileno()])
+            server = _server(framework, early(env), hpu)
+            socket.send_fds(server, [json.dumps(request).encode()], [*streams, other.fileno()])
         os.close(null)
         self.pid = self._told()
 
@@ -125,37 +138,82 @@ def run(
         return subprocess.CompletedProcess(list(arguments), code, out.read(), err.read())
 
 
+def early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables that are read during the import."""
+    return tuple(sorted((k, v) for k, v in env.items() if k.startswith(_AT_IMPORT)))
+
+
 @functools.cache
-def _server(framework: str, early: tuple[tuple[str, str], ...], hpu: bool) -> socket.socket:
-    """The connection to a process that has imported the framework under these variables."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(_AT_IMPORT)} | dict(early)
-    with theirs:
-        server: Child | subprocess.Popen[bytes]
-        if hpu:
-            words = [__file__, "0", *_OF_HPU[framework]]
-            server = Child(words, env, stdin=theirs.fileno(), session=True, framework=framework)
-        else:
-            server = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno()), framework], env=env, pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-    atexit.register(server.kill)
+def _server(framework: str, variables: tuple[tuple[str, str], ...], hpu: bool) -> socket.socket:
+    """A connection to the process that has imported the framework under these variables, of which all processes of a
+    run of the tests have the same one. It is started for the first of them and ends with the last connection."""
+    if _FOLDER not in os.environ:  # no tests, but a script that uses what they use
+        atexit.register(own_servers().cleanup)
+    what = repr((sys.executable, _HERE, framework, variables, hpu))
+    path = os.path.join(os.environ[_FOLDER], hashlib.sha256(what.encode()).hexdigest()[:16])
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with _locked(path):
+        if os.path.exists(path):
+            ours.connect(path)
+            return ours
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(path)
+            listening.listen()
+            ours.connect(path)
+            _start(listening, framework, variables, hpu)
     return ours
 
 
-def _serve(control: socket.socket) -> dict[str, Any]:
+def _start(listening: socket.socket, framework: str, variables: tuple[tuple[str, str], ...], hpu: bool) -> None:
+    """Starts the process that serves at a socket."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(_AT_IMPORT)} | dict(variables)
+    if hpu:
+        words = [__file__, "0", *_OF_HPU[framework]]
+        Child(words, env, stdin=listening.fileno(), session=True, framework=framework)
+    else:
+        subprocess.Popen(
+            [sys.executable, __file__, str(listening.fileno()), framework], env=env, pass_fds=[listening.fileno()],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Nobody else starts or ends the server at a path meanwhile."""
+    with open(f"{path}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _serve(listening: socket.socket) -> dict[str, Any]:
     """Forks a keeper and a program per request. Returns in each program: its request."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
+    path = listening.getsockname()
+    connections = [listening.accept()[0]]
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, _LARGEST, 4)
-        if not message:
-            os._exit(0)  # the tests are over
-        if os.fork() == 0:
-            break
-        for each in descriptors:
-            os.close(each)
-    control.close()
+        for ready in select.select([listening, *connections], [], [])[0]:
+            if ready is listening:
+                connections.append(listening.accept()[0])
+                continue
+            message, descriptors, _, _ = socket.recv_fds(ready, _LARGEST, 4)
+            if not message:
+                connections.remove(ready)
+                ready.close()
+            elif os.fork() == 0:
+                for each in (listening, *connections):
+                    each.close()
+                return _fork_program(message, descriptors)
+            for each in descriptors:
+                os.close(each)
+        if not connections:
+            with _locked(path):
+                if not select.select([listening], [], [], 0)[0]:
+                    os.unlink(path)
+                    os._exit(0)  # the tests are over
+
+
+def _fork_program(message: bytes, descriptors: list[int]) -> dict[str, Any]:
+    """In the keeper: forks the program, and waits for it. Returns in the program: its request."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     *streams, keeper = descriptors
     program = os.fork()
