@@ -15,12 +15,8 @@ from typing import Any
 
 from habana_tf.host_changes.change import Change, Group
 from habana_tf.tensorflow.facts import opdefs
-from habana_tf.tensorflow.facts.opdefs import RESOURCE
+from habana_tf.tensorflow.facts.opdefs import RESOURCE, KernelAttr
 from habana_tf.tensorflow.graph.ops import device_type, on_cpu
-
-Value = int | bytes | tuple[int, ...]
-"""What kernels tell apart of an attribute: an element type, a text, a list of element types."""
-
 
 def _with_homes(apply: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """`Graph._apply_device_functions`, which gives a new op the device of the program's `tf.device`."""
@@ -61,10 +57,10 @@ def belongs_to_the_cpu(op: Any) -> bool:
     return not _has_home(op.type, tuple(_value(op.get_attr(name)) for name in names))
 
 
-def _value(attr: Any) -> Value:
-    if isinstance(attr, (list, tuple)):
-        return tuple(dtype.as_datatype_enum for dtype in attr)
-    return attr if isinstance(attr, bytes) else int(attr.as_datatype_enum)
+def _value(attr: Any) -> KernelAttr:
+    if isinstance(attr, bytes):
+        return attr, ()
+    return b"", tuple(dtype.as_datatype_enum for dtype in (attr if isinstance(attr, (list, tuple)) else (attr,)))
 
 
 @opdefs.remembered
@@ -73,7 +69,7 @@ def _asked(op: str) -> tuple[str, ...] | None:
     the CPU cannot run either."""
     if opdefs.facts(op) is None or not opdefs.kernels(op, "CPU"):
         return None
-    return tuple(sorted({name for kernel in _homes(op) for name, _ in (*kernel.types, *kernel.texts)}))
+    return opdefs.telling(_homes(op))
 
 
 @opdefs.remembered
@@ -89,18 +85,9 @@ def _homes(op: str) -> tuple[opdefs.OpKernel, ...]:
 
 
 @opdefs.remembered
-def _has_home(op: str, values: tuple[Value, ...]) -> bool:
+def _has_home(op: str, values: tuple[KernelAttr, ...]) -> bool:
     """Whether a kernel on HPU takes an op whose attributes (`_asked`) have these values."""
-    of = dict(zip(_asked(op) or (), values, strict=True))
-    return any(
-        all(of[name] in texts for name, texts in kernel.texts)
-        and all(allowed.issuperset(_types(of[name])) for name, allowed in kernel.types)
-        for kernel in _homes(op)
-    )
-
-
-def _types(value: Any) -> tuple[int, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    return opdefs.any_takes(_homes(op), values)
 
 
 GRAPH_DEVICES = Group(

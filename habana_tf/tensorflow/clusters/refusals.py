@@ -25,6 +25,7 @@ from habana_tf.cluster.lower import ClusterLowering
 from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
+from habana_tf.tensorflow.clusters.attributes import plain
 from habana_tf.tensorflow.clusters.op import TensorFlowOp
 from habana_tf.tensorflow.facts import opdefs
 
@@ -202,24 +203,16 @@ def _variable(value: Any, dtype: DType) -> Any:
 
 def _attributes(proto: Any, facts: opdefs.OpFacts, wide: bool) -> list[Any]:
     """Names and values as eager execution takes them."""
+
+    def number(value: Any) -> Any:
+        return _type(value, wide).number if isinstance(value, DType) else value
+
     out: list[Any] = []
-    for name, kind in facts.kinds.items():
+    for name in facts.kinds:
         if name in proto.attr:
-            out += [name, _plain(proto.attr[name], kind, wide)]
+            value = plain(proto.attr[name])
+            out += [name, list(map(number, value)) if isinstance(value, list) else number(value)]
     return out
-
-
-def _plain(value: Any, kind: str, wide: bool) -> Any:
-    narrow, broad = (DType.BF16.number, DType.F32.number) if wide else (0, 0)
-    if kind == "shape":
-        return None if value.shape.unknown_rank else [d.size for d in value.shape.dim]
-    if kind == "type":
-        return broad if value.type == narrow else value.type
-    if kind.startswith("list("):
-        field = {"int": "i", "float": "f", "string": "s", "bool": "b", "type": "type"}[kind[5:-1]]
-        items = list(getattr(value.list, field))
-        return [broad if t == narrow else t for t in items] if field == "type" else items
-    return getattr(value, {"int": "i", "float": "f", "string": "s", "bool": "b"}[kind])
 
 
 def _shape_function(n: TensorFlowOp, inputs: Sequence[Node], known: Sequence[Any | None]) -> str:

@@ -243,6 +243,25 @@ class OpKernel:
         return product(*[sorted(t for t in allowed if t <= LAST_C_TYPE) for _, allowed in self.types])
 
 
+KernelAttr = tuple[bytes, tuple[int, ...]]
+"""Of an attribute, what kernels tell apart: its text, its element types."""
+
+
+def telling(kernels: Iterable[OpKernel]) -> tuple[str, ...]:
+    """The attributes by which kernels of one op differ."""
+    return tuple(sorted({name for k in kernels for name, _ in (*k.types, *k.texts)}))
+
+
+def any_takes(kernels: Sequence[OpKernel], values: Sequence[KernelAttr]) -> bool:
+    """Whether one of these kernels runs a node whose attributes, those of `telling`, have these values."""
+    value = dict(zip(telling(kernels), values, strict=True))
+    return any(
+        all(value[name][0] in texts for name, texts in k.texts)
+        and all(allowed.issuperset(value[name][1]) for name, allowed in k.types)
+        for k in kernels
+    )
+
+
 def kernel(kernel_def: Any) -> OpKernel:
     """A KernelDef."""
     types, texts = [], []

@@ -123,29 +123,20 @@ def has_kernel(node: Node, device: str) -> bool:
     return _has_kernel(node.op, device, tuple(map(_value, (facts.attr(node.proto, name) for name in asked))))
 
 
-KernelAttr = tuple[bytes, tuple[int, ...]]
-"""Of an attribute, what kernels tell apart: its text, its element types."""
-
-
-def _value(attr: Any) -> KernelAttr:
+def _value(attr: Any) -> opdefs.KernelAttr:
     return attr.s, tuple(attr.list.type) or (attr.type,)
 
 
 @opdefs.remembered
 def _asked(op: str, device: str) -> tuple[str, ...]:
     """The attributes by which an op's kernels on a device type differ."""
-    return tuple(sorted({name for k in kernels(op, device) for name, _ in (*k.types, *k.texts)}))
+    return opdefs.telling(kernels(op, device))
 
 
 @opdefs.remembered
-def _has_kernel(op: str, device: str, values: tuple[KernelAttr, ...]) -> bool:
+def _has_kernel(op: str, device: str, values: tuple[opdefs.KernelAttr, ...]) -> bool:
     """A graph asks for the same few combinations again and again."""
-    value = dict(zip(_asked(op, device), values, strict=True))
-    return any(
-        all(value[name][0] in texts for name, texts in k.texts)
-        and all(allowed.issuperset(value[name][1]) for name, allowed in k.types)
-        for k in kernels(op, device)
-    )
+    return opdefs.any_takes(kernels(op, device), values)
 
 
 def in_host_memory(node: Node) -> bool:
