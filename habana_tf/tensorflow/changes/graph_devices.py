@@ -18,6 +18,7 @@ from habana_tf.tensorflow.facts import opdefs
 from habana_tf.tensorflow.facts.opdefs import RESOURCE, KernelAttr
 from habana_tf.tensorflow.graph.ops import device_type, on_cpu
 
+
 def _with_homes(apply: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """`Graph._apply_device_functions`, which gives a new op the device of the program's `tf.device`."""
 

@@ -226,7 +226,7 @@ class _Folding:
                 node.inputs = node.inputs[:1]
             node.inputs = [(n, 0) if n in switches else (n, k) for n, k in node.inputs]
             node.controls = self._waits(node, pivots)
-        self._sweep()
+        self.view.sweep(self.view.alive(), _idle)
         return len(self.known)
 
     def _only(self, merge: Node) -> int | None:
@@ -257,24 +257,13 @@ class _Folding:
         waited = controls_past(node, lambda n: (n.inputs[0][0],) if n in pivots else None)
         return [n for n in waited if n.alive and n is not node]
 
-    def _sweep(self) -> None:
-        """Removes nodes that only predicates used."""
-        consumers = self.view.consumers()
-        count = {n: len(users) for n, users in consumers.items()}
-        stack = [n for n, users in consumers.items() if not users]
-        while stack:
-            node = stack.pop()
-            known = facts(node.op)
-            idle = node.op in STRUCTURAL or node.op in CONTROL_FLOW or (known is not None and bool(known.inputs))
-            if not idle and node.op != "Const" or known is None or known.stateful or node.op == "_Retval":
-                continue
-            if node.name in self.view.preserved:
-                continue
-            self.view.remove(node)
-            for source in node.sources():
-                count[source] -= 1
-                if not count[source]:
-                    stack.append(source)
+
+def _idle(node: Node) -> bool:
+    """Whether nothing is missing without a node that nobody uses: one that only a predicate used."""
+    known = facts(node.op)
+    if known is None or known.stateful or node.op == "_Retval":
+        return False
+    return node.op in STRUCTURAL | CONTROL_FLOW | {"Const"} or bool(known.inputs)
 
 
 def _asks(switch: Node) -> bool:

@@ -73,7 +73,7 @@ def encapsulate(view: View, flow: Flow, groups: list[NodeGroup]) -> list[LaunchN
         if made and any(c in made for c in node.controls):
             old = node.controls
             node.controls = list(dict.fromkeys(c for s in old if (c := made.get(s, s)) is not node))
-    _sweep_constants(view)
+    view.sweep(view.alive(), lambda node: node.op == "Const")  # that only clusters used
     return out
 
 
@@ -87,14 +87,6 @@ def _ops(node: Node) -> list[str]:
 def _ops_of_loop(loop: Any) -> list[str]:
     nodes = parsed(loop.attr["body"].s).nodes
     return [op for n in nodes if n.op != "Const" for op in (_ops_of_loop(n.proto) if n.op == LOOP else [n.op])]
-
-
-def _sweep_constants(view: View) -> None:
-    """Removes constants that only clusters used."""
-    used = {source for node in view.alive() for source in node.sources()}
-    for node in view.alive():
-        if node.op == "Const" and node not in used and node.name not in view.preserved:
-            view.remove(node)
 
 
 @dataclass

@@ -137,16 +137,10 @@ class Lists:
         node.inputs.append(shape)
         return node, 0
 
-    def sweep(self, view: View, given: list[Node]) -> None:
-        """Removes the nodes that made lists without uses."""
-        consumers = view.consumers()
-        stack = list(given)
-        while stack:
-            node = stack.pop()
-            made = node.op.startswith("TensorList") or node.op in ("EmptyTensorList", "Identity", "ZerosLike")
-            if made and node.alive and not any(c.alive for c in consumers[node]) and node.name not in view.preserved:
-                view.remove(node)
-                stack.extend(n for n, _ in node.inputs)
+
+def makes_list(node: Node) -> bool:
+    """Whether all that a node does is to make a list, or to pass one on."""
+    return node.op.startswith("TensorList") or node.op in ("EmptyTensorList", "Identity", "ZerosLike")
 
 
 def _one_shape(origin: Node, uses: list[Node]) -> bool:

@@ -27,7 +27,7 @@ from habana_tf.tensorflow.clusters.writer import ClusterWriter
 from habana_tf.tensorflow.graph.frames import Flow
 from habana_tf.tensorflow.graph.loop_checks import LoopChecks
 from habana_tf.tensorflow.graph.loop_frame import Left
-from habana_tf.tensorflow.graph.loop_lists import Lists
+from habana_tf.tensorflow.graph.loop_lists import Lists, makes_list
 from habana_tf.tensorflow.graph.ops import INT32, RESOURCE, VARIANT, attr, output_types
 from habana_tf.tensorflow.graph.placement import Placement
 from habana_tf.tensorflow.graph.reasons import Reason
@@ -148,7 +148,7 @@ class _LoopConversion(LoopChecks):
             self.view.remove(n)
             self.placement.rows.pop(n, None)
             self.placement.reasons.pop(n, None)
-        lists.sweep(self.view, [v.given[0] for v in self.variables if v.type == VARIANT])
+        self.view.sweep([v.given[0] for v in self.variables if v.type == VARIANT], makes_list)
         return node
 
     def _tensor(self, k: int, lists: Lists, outside: tuple[int, int]) -> Ref | None:

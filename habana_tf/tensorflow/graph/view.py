@@ -179,6 +179,20 @@ class View:
         node.alive = False
         self.by_name.pop(node.name, None)
 
+    def sweep(self, nodes: Iterable[Node], idle: Callable[[Node], bool]) -> None:
+        """Removes those of these nodes that are `idle` and that nothing uses, then what only they used and is idle too.
+
+        Preserved nodes stay.
+        """
+        consumers = self.consumers()
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            used = any(c.alive for c in consumers[node]) or node.name in self.preserved
+            if node.alive and not used and idle(node):
+                self.remove(node)
+                stack.extend(node.sources())
+
     def alive(self) -> list[Node]:
         return [n for n in self.nodes if n.alive]
 
