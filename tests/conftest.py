@@ -32,8 +32,13 @@ settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
 
 HERE = Path(__file__).parent
-FIRST = "keras_coverage", "changes", "test_ways_of_training.py", "test_training.py"
-"""Files and folders that take minutes and would come late: side by side with others none may be left for the end."""
+FIRST = (
+    "test_opinfo.py", "test_examples.py", "networks", "test_documents.py", "test_loader.py", "keras_coverage",
+    "changes", "test_ways_of_training.py", "test_training.py", "launcher", "test_fuzz.py", "test_lightning_hosts.py",
+    "test_horovod_compat.py", "test_lightning.py", "test_random_programs.py",
+)  # fmt: skip
+"""Files and folders that take minutes and would come late: a file is one process's, and none may be left for the end
+when the others have nothing to do any more. In this order."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,7 +60,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = set(items) - set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = kept
-    items.sort(key=lambda item: not set(FIRST) & set(item.path.relative_to(HERE).parts))
+    items.sort(key=lambda item: min(map(_turn, item.path.relative_to(HERE).parts)))
+
+
+def _turn(name: str) -> int:
+    return FIRST.index(name) if name in FIRST else len(FIRST)
 
 
 def pytest_collection_finish() -> None:

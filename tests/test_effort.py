@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests import effort
+from tests import conftest, effort
 
 
 def test_the_parts_together_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +17,7 @@ def test_the_parts_together_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(found) == cases and found[:3] == ["a", "d", "g"]
     monkeypatch.setenv("SOME_PART", "5/4")  # of the fifth day: the second quarter
     assert effort.part_of(cases, "SOME_PART") == ["b", "f"]
+
+
+def test_what_comes_first_is_there() -> None:
+    assert not [name for name in conftest.FIRST if not any(conftest.HERE.rglob(name))]
