@@ -66,7 +66,7 @@ class BlockCopies(Kernel):
         for label in reversed(self.blocks.inside):
             self.unit_steps.insert(0, size)
             extent = self.blocks.steps if label == self.blocks.split else self.most(label)
-            size *= self._units(extent) if label == self.blocks.inside[-1] else extent
+            size *= int(self._units(extent)) if label == self.blocks.inside[-1] else extent
         self.most_units = size
         self.most_tiles, self.most_panels = math.prod(map(p.length, p.block_rows)), p.length(p.dims[-1])
 
@@ -91,10 +91,10 @@ class BlockCopies(Kernel):
             "b", columns, c.lane, t.panels, t.panels - 1, tail, False, fill_b, columns_at, b_panel, b_line
         )  # fmt: skip
 
-    def _units(self, steps: int) -> int:
+    def _units(self, steps: int | Value) -> Value:
         """The units of a number of steps of the last label."""
-        unit = self.pair * max(1, self.p.amx)
-        return -(-steps // unit) * max(1, self.p.amx)
+        fn, unit = self.fn, self.pair * max(1, self.p.amx)
+        return fn.mul(fn.div(fn.add(steps, unit - 1), unit), max(1, self.p.amx))
 
     def copy(self, cursor: Cursor, trips: Trips) -> None:
         """Packs a block of both operands. trips: the trip counts of its labels."""
@@ -118,13 +118,8 @@ class BlockCopies(Kernel):
 
     def turns(self, trips: Trips) -> int | Value:
         """The number of units of this block."""
-        fn, first = self.fn, trips[0]
-        if isinstance(first, int):
-            return self._units(first) if len(trips) == 1 else first * self.unit_steps[0]
-        if len(trips) > 1:
-            return fn.mul(first, self.unit_steps[0])
-        unit = self.pair * max(1, self.p.amx)
-        return fn.mul(fn.div(fn.add(first, unit - 1), unit), max(1, self.p.amx))
+        units = self.fn.mul(trips[0], self.unit_steps[0]) if len(trips) > 1 else self._units(trips[0])
+        return int(units) if units.isdigit() else units
 
     def _pack(self, x: Parts, cursor: Cursor, trips: Trips, group: tuple[Value, Value] | None) -> None:
         """Packs the part at the cursor. group: of several, the first and the one behind the last."""

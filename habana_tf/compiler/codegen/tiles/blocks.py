@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, row_loops, size_of, trip_count
+from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, panel_loops, row_loops, size_of, trip_count
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -27,7 +27,6 @@ from habana_tf.compiler.product_costs import (
     BLOCK_STEPS,
     BLOCK_SUM_BYTES,
 )
-from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import nominal
 
 
@@ -100,12 +99,12 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
             length = max(1, tiles_wanted // count)
             if isinstance(n, int):
                 length = -(-n // -(-n // length))
-            front.insert(0, Dim("block", ext.ceil_div(n, length), dim.label, length, dim.kind))
+            front.insert(0, dim.blocks(length))
             inner.insert(0, dim)
             count *= length
-    columns = [Dim("block", -(-t.panels // panels), c.lane, panels, "panels")]
-    grid = (*head, *front, *columns)
-    return blocks, (*grid, *inner, Dim("panels", t.panels, c.lane)), len(grid)
+    (columns,) = panel_loops(c, t)
+    grid = (*head, *front, columns.blocks(panels))
+    return blocks, (*grid, *inner, columns), len(grid)
 
 
 def slots(t: Tiling, amx: int) -> int:

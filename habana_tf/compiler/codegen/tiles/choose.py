@@ -36,6 +36,7 @@ from habana_tf.compiler.codegen.tiles.tiling import (
     Tiling,
     amx_tiling,
     loops_over,
+    panel_loops,
     row_loops,
     size_of,
     tiling,
@@ -104,7 +105,7 @@ def _tiled(c: Canonical, target: Target, t: Tiling, dot: bool, amx: int, compact
     batch = size_of(x for x in c.batch if x is not c.lane)
     b_bytes = depth * c.columns * c.b.dtype.bytes
     lead, row_dims = loops_over(c.outer), row_loops(c, t)
-    panel_dim = [Dim("panels", t.panels, c.lane)] if c.lane else []
+    panel_dim = panel_loops(c, t)
     outer_count = trip_count(lead)
     tiles = outer_count * trip_count(row_dims) * t.panels
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
@@ -164,10 +165,8 @@ def _packing_rows(inner: list[Dim], rows: int, items: int) -> tuple[list[Dim], l
             continue
         blocks = min(count, max(1, per // PANEL_ROWS), -(-WORK_ITEMS // items))
         if blocks > 1 and first.kind == "rows":
-            length = -(-count // blocks)
-            blocks = -(-count // length)
-            front.append(Dim("block", ext.ceil_div(first.count, length), first.label, length, "rows"))
-            items *= blocks
+            front.append(first.blocks(-(-count // blocks)))
+            items *= nominal(front[-1].count)
         break
     return front, inner, items
 
@@ -195,14 +194,13 @@ def narrow_plan(c: Canonical, target: Target, lanes: LaneAxis, dot: bool, compac
     t, rows, depth = narrow_tiling(c, target, lanes), size_of(c.m), size_of(c.k)
     dot = dot and lanes == "sum"
     lead, inner = loops_over(c.outer), row_loops(c, t)
-    panel = [Dim("panels", 1, c.lane)] if c.lane else []
     outer = trip_count(lead)
     work = rows * depth * outer * c.columns / t.lanes
     unit = (t.lanes if lanes == "sum" else 1) * (2 if dot else 1)
     nbytes = _read(c) * c.a.dtype.bytes
     head = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, nbytes, work)
     pack: Packing = "call" if lanes == "sum" else "none"
-    made = Plan(t, (*head, *lead, *inner, *panel), 0, 1, pack, dot, compact=compact, lanes=lanes)
+    made = Plan(t, (*head, *lead, *inner, *panel_loops(c, t)), 0, 1, pack, dot, compact=compact, lanes=lanes)
     return with_grid(replace(made, streams=nbytes > L2_BYTES), work)
 
 

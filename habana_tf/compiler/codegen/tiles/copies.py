@@ -12,7 +12,7 @@ from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
 from habana_tf.compiler.codegen.tiles.nest import Cursor, TileLoops
 from habana_tf.compiler.codegen.tiles.operand import Across, Along, packed_panels
 from habana_tf.compiler.codegen.tiles.plan import Plan
-from habana_tf.compiler.codegen.tiles.tiling import Dim, loops_over, size_of
+from habana_tf.compiler.codegen.tiles.tiling import Dim, loops_over, panel_loops, size_of
 from habana_tf.compiler.codegen.vector_memory import interleave, widen
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, THREAD_ELEMENTS
@@ -66,9 +66,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Temp) 
     panels = ext.mul(ext.product(x.extent for x in c.outer), p.tiling.panels)
     words = nominal(panels) * nominal(layout.panel) // 4
     blocks = max(1, min(words // PACKED_WORDS, MANY_WORK_ITEMS))
-    dims = loops_over(c.outer)
-    if c.lane:
-        dims.append(Dim("panels", p.tiling.panels, c.lane))
+    dims = loops_over(c.outer) + panel_loops(c, p.tiling)
     if c.k and blocks > 1:
         depth = c.k[0].extent
         size = -(-nominal(depth) // -(-blocks // nominal(panels)))

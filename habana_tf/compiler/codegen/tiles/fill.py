@@ -121,19 +121,15 @@ class Fill:
     def _line(self, pointer: Value, lanes: int, mask: Value | None) -> Value:
         return self.fn.masked_load(self.element, lanes, pointer, mask)
 
-    def _turns(self, along: Along, units: int) -> tuple[int | Value, bool]:
+    def _turns(self, along: Along, units: int) -> tuple[Value, bool]:
         """The number of iterations of `units` (a divisor or a multiple of `fill`) that cover a label with its padding,
         and whether they exceed its last step."""
         pair = 2 if self.dot else 1
-        if isinstance(along.trip, int):
-            wanted = -(-along.trip // (pair * self.fill)) * self.fill
-            count = -(-wanted // units)
-            return count, count * units * pair != along.trip
-        unit = max(units, self.fill) * pair
-        turns = self._divided(along.trip, self.fill * pair)
+        turns = self._divided(str(along.trip), self.fill * pair)
         if units != self.fill:
             turns = self._divided(self.fn.mul(turns, self.fill), units)
-        return turns, along.multiple % unit != 0
+        multiple = along.trip if isinstance(along.trip, int) else along.multiple
+        return turns, multiple % (max(units, self.fill) * pair) != 0
 
     def _divided(self, x: Value, by: int) -> Value:
         """x / by, rounded up."""

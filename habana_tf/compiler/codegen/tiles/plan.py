@@ -11,7 +11,7 @@ from typing import Literal
 
 from habana_tf.compiler.codegen.tiles.blocks import Blocks
 from habana_tf.compiler.codegen.tiles.narrow import LaneAxis
-from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling
+from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, panel_loops
 from habana_tf.compiler.codegen.tiles.winograd import Winograd
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import ITEM_WORK, SUMMED_ITEM_ROWS, THREAD_WORK
@@ -78,7 +78,7 @@ class Plan:
 
 
 def by_winograd(w: Winograd) -> Plan:
-    columns = Dim("block", w.column_blocks, w.c.lane, w.panels, "panels")
+    columns = panel_loops(w.c, w.tiling)[0].blocks(w.panels)
     dims = [columns, Dim("block", w.blocks, w.tile, w.tiles)]
     if w.gradient:
         dims = [Dim("label", w.chunks, w.chunk), columns, Dim("block", w.channel_blocks, w.channel, w.channels)]
@@ -97,7 +97,7 @@ def in_groups(p: Plan) -> Plan:
     length = max(1, min(SUMMED_ITEM_ROWS // p.tiling.rows, nominal(p.grid) // MANY_WORK_ITEMS, dim.count))
     if length == 1:
         return p
-    dims[place] = Dim("block", -(-dim.count // length), dim.label, length, "rows")
+    dims[place] = dim.blocks(length)
     dims.insert(p.grid_dims, dim)
     made = replace(p, dims=tuple(dims))
     return replace(made, grain=max(1, p.grain * nominal(made.grid) // nominal(p.grid)))

@@ -29,7 +29,7 @@ from typing import Any, cast, get_args
 from habana_tf.compiler.codegen.tiles.blocks import Blocks
 from habana_tf.compiler.codegen.tiles.narrow import LaneAxis
 from habana_tf.compiler.codegen.tiles.plan import Packing, Plan, by_winograd
-from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, row_tiles
+from habana_tf.compiler.codegen.tiles.tiling import Dim, Tiling, loops_over, panel_loops, row_loops, row_tiles
 from habana_tf.compiler.codegen.tiles.winograd import as_convolution
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.hardware.cpu import Target
@@ -172,9 +172,7 @@ class _Reader:
             raise UnfitPlan("loops: one bar, behind the loops of the grid")
         grid = words.index("|")
         dims = [self._loop(word, t) for word in words if word != "|"]
-        wanted = [Dim("label", x.extent, x) for x in (*self.c.outer, *self.c.m) if x not in t.whole and x != t.split]
-        wanted += [Dim("rows", t.tiles, t.split)] if t.split else []
-        wanted += [Dim("panels", t.panels, self.c.lane)] if self.c.lane else []
+        wanted = [*loops_over(self.c.outer), *row_loops(self.c, t), *panel_loops(self.c, t)]
         plain = [d for d in dims if d.kind not in ("block", "chunk")]
         if len(plain) != len(wanted) or any(d not in plain for d in wanted):
             names = {label.key: name for name, label in self.labels.items()}
@@ -200,7 +198,7 @@ class _Reader:
                     raise UnfitPlan(f"loops: over chunks of {name}, as {name}/256")
                 return Dim("chunk", ext.ceil_div(label.extent, part), label, part)
             inner = Dim("label", label.extent, label)
-        return Dim("block", ext.ceil_div(inner.count, int(size)), label, int(size), inner.kind) if size else inner
+        return inner.blocks(int(size)) if size else inner
 
     def blocks(self) -> Blocks:
         """How the sum is cut into blocks."""

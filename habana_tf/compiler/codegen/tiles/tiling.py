@@ -92,6 +92,10 @@ class Dim:
     size: int = 1
     of: LoopKind = "label"
 
+    def blocks(self, size: int) -> Dim:
+        """The loop over blocks of this one."""
+        return Dim("block", ext.ceil_div(self.count, size), self.label, size, self.kind)
+
 
 def loops_over(labels: Iterable[Label]) -> list[Dim]:
     return [Dim("label", x.extent, x) for x in labels]
@@ -101,6 +105,11 @@ def row_loops(c: Canonical, t: Tiling) -> list[Dim]:
     """The loops over row tiles."""
     around = loops_over(x for x in c.m if x not in t.whole and x != t.split)
     return [*around, Dim("rows", t.tiles, t.split)] if t.split else around
+
+
+def panel_loops(c: Canonical, t: Tiling) -> list[Dim]:
+    """The loop over column panels, if there are columns."""
+    return [Dim("panels", t.panels, c.lane)] if c.lane else []
 
 
 def row_starts(t: Tiling, size: int) -> list[int]:

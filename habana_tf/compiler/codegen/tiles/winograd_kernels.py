@@ -153,13 +153,9 @@ class _Blocks(WinogradKernel):
         """Transforms the block's sums, At m A, and passes each tile's existing results to the epilogue."""
         fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
         assert lane is not None
-        most = -(-t.columns // t.lanes)
-        before = fn.mul(panel, t.vectors)
-        vectors = fn.minimum(fn.mul(panels, t.vectors), fn.sub(str(most), before))
-        full = vectors
-        if t.tail_active < t.lanes:
-            last = fn.op(f"icmp eq i64 {fn.add(before, vectors)}, {most}")
-            full = fn.sub(vectors, fn.op(f"zext i1 {last} to i64"))
+        columns = fn.minimum(fn.mul(panels, t.width), fn.sub(str(t.columns), fn.mul(panel, t.width)))
+        full = fn.div(columns, t.lanes)
+        vectors = full if t.tail_active == t.lanes else fn.div(fn.add(columns, t.lanes - 1), t.lanes)
         with fn.loop("0", tiles) as tile:
             image, *begins = place_of(fn, w, fn.add(first, tile.index))
             sums = fn.ptradd(self.sums, fn.mul(tile.index, self.line))
