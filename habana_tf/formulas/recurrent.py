@@ -75,21 +75,23 @@ class Together:
 
     def lstm_cell(self, given: Value, hidden: Value, cx: Value, *biases: Value | None) -> tuple[Value, ...]:
         """The new hidden state, the new cell, and the gates after their functions."""
-        hy, cy, kept = lstm(*_with(biases, given, hidden), cx)
+        given, hidden = _with(biases, given, hidden)
+        hy, cy, kept = lstm(given, hidden, cx)
         return hy, cy, self.join(kept)
 
     def lstm_cell_backward(
         self, dh: Value | None, dc: Value | None, cx: Value, cy: Value, kept: Value, has_bias: bool
     ) -> tuple[Value, ...]:
         """Gradients of the gates, of the old cell, and of the bias."""
-        grads = (0.0 if grad is None else grad for grad in (dh, dc))
-        parts, old = lstm_gradient(*grads, cx, cy, kept.chunk(LSTM_GATES, 1))
+        dh, dc = (0.0 if grad is None else grad for grad in (dh, dc))
+        parts, old = lstm_gradient(dh, dc, cx, cy, kept.chunk(LSTM_GATES, 1))
         gates = self.join(parts)
         return gates, old, self.total(gates) if has_bias else None
 
     def gru_cell(self, given: Value, hidden: Value, hx: Value, *biases: Value | None) -> tuple[Value, ...]:
         """The new hidden state; and the gates, the old state and the hidden part of the new gate for the gradient."""
-        hy, kept = gru(*_with(biases, given, hidden), hx)
+        given, hidden = _with(biases, given, hidden)
+        hy, kept = gru(given, hidden, hx)
         return hy, self.join([*kept[:3], hx, kept[3]])
 
     def gru_cell_backward(self, grad: Value, kept: Value, has_bias: bool) -> tuple[Value, ...]:

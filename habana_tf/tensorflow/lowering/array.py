@@ -38,9 +38,7 @@ def ensure_shape(c: Lowering) -> Node:
 # -- creation -------------------------------------------------------------------------------------------------
 
 
-@op("Const", dtype=ALL)
-def const(c: Lowering) -> Node:
-    return c.b.literal(c.attr("value"))
+op("Const", dtype=ALL)(lambda c: c.b.literal(c.attr("value")))
 
 
 def _filled(c: Lowering, value: Node) -> Node:
@@ -142,19 +140,13 @@ def _numbers(c: Lowering, values: Sequence[Extent], dtype: DType) -> Node:
     return c.b.concat([c.b.reshape(c.b.extent(v, dtype), (1,)) for v in values], 0)
 
 
-@op("Shape", "ShapeN", host_outputs=["output"], T=ALL, out_type=INDEX)
-def shape(c: Lowering) -> Sequence[Node]:
-    return [_numbers(c, x.shape, c.attr("out_type", DType.I32)) for x in c.inputs]
-
-
-@op("Size", host_outputs=["output"], T=ALL, out_type=INDEX)
-def size(c: Lowering) -> Node:
-    return c.b.extent(c.inputs[0].numel, c.attr("out_type", DType.I32))
-
-
-@op("Rank", host_outputs=["output"], T=ALL)
-def rank(c: Lowering) -> Node:
-    return c.b.const(c.inputs[0].rank, DType.I32)
+op("Shape", "ShapeN", host_outputs=["output"], T=ALL, out_type=INDEX)(
+    lambda c: [_numbers(c, x.shape, c.attr("out_type", DType.I32)) for x in c.inputs]
+)
+op("Size", host_outputs=["output"], T=ALL, out_type=INDEX)(
+    lambda c: c.b.extent(c.inputs[0].numel, c.attr("out_type", DType.I32))
+)
+op("Rank", host_outputs=["output"], T=ALL)(lambda c: c.b.const(c.inputs[0].rank, DType.I32))
 
 
 def _broadcast_values(c: Lowering) -> tuple[Shape, Shape, Shape]:

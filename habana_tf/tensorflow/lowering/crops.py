@@ -219,8 +219,7 @@ def _away(x: Term) -> Term:
     return x.test("lt", 0).where(-size, size)
 
 
-@op("ImageProjectiveTransformV2", fixed=["output_shape"], dtype=TRANSFORM_TYPES)
-@op("ImageProjectiveTransformV3", fixed=["output_shape"], dtype=TRANSFORM_TYPES)
+@op("ImageProjectiveTransformV2", "ImageProjectiveTransformV3", fixed=["output_shape"], dtype=TRANSFORM_TYPES)
 def projective_transform(c: Lowering) -> Node:
     """The element at (x, y) of the result is that of the image where the transform takes it.
 

@@ -24,11 +24,7 @@ def _joined(c: Lowering, parts: Sequence[Node], axis: int) -> Node:
 
 
 op("ConcatV2", fixed=["axis"], T=ALL, Tidx=INDEX)(lambda c: _joined(c, c.input_list("values"), scalar(c, "axis")))
-
-
-@op("Concat", fixed=["concat_dim"], T=ALL)
-def concat(c: Lowering) -> Node:
-    return _joined(c, c.input_list("values"), scalar(c, "concat_dim"))
+op("Concat", fixed=["concat_dim"], T=ALL)(lambda c: _joined(c, c.input_list("values"), scalar(c, "concat_dim")))
 
 
 @op("Pack", T=ALL)

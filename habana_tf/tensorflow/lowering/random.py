@@ -160,9 +160,7 @@ def key_and_counter(c: Lowering) -> list[Node]:
     return [key, counter, *algorithm]
 
 
-@op("StatelessRandomGetAlg")
-def algorithm(c: Lowering) -> Node:
-    return c.b.const(PHILOX, DType.I32)
+op("StatelessRandomGetAlg")(lambda c: c.b.const(PHILOX, DType.I32))
 
 
 # -- a state in a variable ------------------------------------------------------------------------------------
@@ -186,14 +184,12 @@ def _words(c: Lowering) -> Node:
     return c.b.map("bitcast", state, dtype=DType.U64)
 
 
-@op("RngReadAndSkip", host=("alg",), variables=("resource",), updates=("resource",))
-def read_and_skip(c: Lowering) -> list[Node]:
-    return [_advance(c, c.input("delta")), c.input("resource")]
-
-
-@op("RngSkip", host=("algorithm",), variables=("resource",), updates=("resource",))
-def skip(c: Lowering) -> Node:
-    return _advance(c, c.b.map("bitcast", c.input("delta"), dtype=DType.U64))
+op("RngReadAndSkip", host=("alg",), variables=("resource",), updates=("resource",))(
+    lambda c: [_advance(c, c.input("delta")), c.input("resource")]
+)
+op("RngSkip", host=("algorithm",), variables=("resource",), updates=("resource",))(
+    lambda c: _advance(c, c.b.map("bitcast", c.input("delta"), dtype=DType.U64))
+)
 
 
 def _of_variable(draw: Draw | None) -> Callable[[Lowering], Sequence[Node]]:

@@ -86,15 +86,9 @@ def _scattered(c: Call, x: Node, dim: int, index: Node, source: Operand, kind: s
     return b.reshape(b.scatter(base, updates, coords, list(range(x.rank)), kind), shape)
 
 
-@overload(*both("scatter.src"))
-def scatter(c: Call, x: Node, dim: int, index: Node, src: Node) -> Node:
-    return _scattered(c, x, dim, index, src, "set")
-
-
-@overload(*both("scatter.value"), runtime=["value"])
-def scatter_number(c: Call, x: Node, dim: int, index: Node, value: Operand) -> Node:
-    number = c.node(value, x.dtype.accumulator)
-    return _scattered(c, x, dim, index, number, "set")
+overload(*both("scatter.src", "scatter.value"), runtime=["value"])(
+    lambda c, x, dim, index, source: _scattered(c, x, dim, index, source, "set")
+)
 
 
 @overload(*both("scatter_add"))

@@ -38,11 +38,7 @@ def _sorted(c: Call, x: Node, dim: int, descending: bool, first: int | None = No
     return [_along(c, x, places, axis), places]
 
 
-@overload("sort")
-def sort(c: Call, x: Node, dim: int = -1, descending: bool = False) -> list[Node]:
-    return _sorted(c, x, dim, descending)
-
-
+overload("sort")(lambda c, x, dim=-1, descending=False: _sorted(c, x, dim, descending))
 overload("sort.stable")(lambda c, x, stable=None, dim=-1, descending=False: _sorted(c, x, dim, descending))
 overload("argsort.stable")(lambda c, x, stable=False, dim=-1, descending=False: _sorted(c, x, dim, descending)[1])
 

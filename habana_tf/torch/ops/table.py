@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from habana_tf.torch.ops import (
-    activations,
-    averages,
-    comparisons,
-    convolutions,
-    creation,
-    elementwise,
-    functions,
-    indexing,
-    joining,
-    losses,
-    normalization,
-    ordering,
-    padding,
-    pooling,
-    products,
-    random,
-    recurrent,
-    reductions,
-    resizing,
-    updates,
-)
+from importlib import import_module
+
 from habana_tf.torch.ops.row import ROWS, OverloadRow
 
 FAMILIES = (
-    activations, averages, comparisons, convolutions, creation, elementwise, functions, indexing, joining, losses,
-    normalization, ordering, padding, pooling, products, random, recurrent, reductions, resizing, updates,
-)  # fmt: skip
+    "activations averages comparisons convolutions creation elementwise functions indexing joining losses "
+    "normalization ordering padding pooling products random recurrent reductions resizing updates"
+).split()
+"""The modules of lowerings: importing them adds their rows."""
+for _family in FAMILIES:
+    import_module(f"habana_tf.torch.ops.{_family}")
 
 
 def rows() -> dict[str, OverloadRow]:

@@ -35,7 +35,7 @@ from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.resolver.keys import digest_of, imported_sources
+from habana_tf.resolver.keys import PACKAGE, digest_of, imported_sources
 from habana_tf.torch.memory import views
 from habana_tf.torch.memory.layouts import SinkingBuilder
 from habana_tf.torch.ops.row import Call
@@ -317,5 +317,6 @@ def signature(recording: Recording) -> list[tuple[int, tuple[int, ...], bytes | 
 
 @functools.cache
 def lowerings_version() -> str:
-    """SHA-256 over the sources that decide how a recording is lowered: this file and all that it imports."""
-    return digest_of(imported_sources([Path(__file__)], ["formulas", "torch"]))
+    """SHA-256 over the sources that decide how a recording is lowered: this file, the rows, and all they import."""
+    rows = (PACKAGE / "torch" / "ops").glob("*.py")
+    return digest_of(imported_sources([Path(__file__), *rows], ["formulas", "torch"]))
