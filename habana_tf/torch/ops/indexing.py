@@ -70,7 +70,7 @@ def gather(c: Call, x: Node, dim: int, index: Node, sparse_grad: bool = False) -
     return c.b.reshape(c.b.gather(x, coords, list(range(x.rank))), c.shape)
 
 
-def _scattered(c: Call, x: Node, dim: int, index: Node, source: Operand, kind: str) -> Node:
+def _scattered(c: Call, x: Node, dim: int, index: Node, source: Operand, kind: str = "set") -> Node:
     b = c.b
     if not index.numel:
         return x
@@ -86,9 +86,8 @@ def _scattered(c: Call, x: Node, dim: int, index: Node, source: Operand, kind: s
     return b.reshape(b.scatter(base, updates, coords, list(range(x.rank)), kind), shape)
 
 
-overload(*both("scatter.src", "scatter.value"), runtime=["value"])(
-    lambda c, x, dim, index, source: _scattered(c, x, dim, index, source, "set")
-)
+overload(*both("scatter.src"))(_scattered)
+overload(*both("scatter.value"), runtime=["value"])(_scattered)
 
 
 @overload(*both("scatter_add"))
