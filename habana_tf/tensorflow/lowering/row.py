@@ -74,7 +74,7 @@ CUSTOM: dict[str, Row] = {}
 
 def op(*names: str, **columns: Any) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; keyword arguments are those of `Row`, the rest are type attributes."""
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()}
+    given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in columns.items()}
     types = {name: tuple(given.pop(name)) for name in columns if name not in Row.__dataclass_fields__}
 
     def add(lower: Lower) -> Lower:

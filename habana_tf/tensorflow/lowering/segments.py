@@ -37,7 +37,7 @@ def combined(c: Lowering, data: Node, ids: Node, kind: str, count: Extent, start
 
 
 def _unsorted(kind: str) -> Callable[[Lowering], Node]:
-    return lambda c: combined(c, *c.inputs[:2], kind, scalar_extent(c, "num_segments"))
+    return lambda c: combined(c, c.inputs[0], c.inputs[1], kind, scalar_extent(c, "num_segments"))
 
 
 _KINDS = {"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"}

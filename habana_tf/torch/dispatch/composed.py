@@ -88,7 +88,8 @@ class Composed:
         """Fills x from a distribution."""
         overload = getattr(getattr(torch.ops.aten, f"{name}_"), kind.removeprefix(".") or "default")
         distribution = DISTRIBUTIONS[name]
-        numbers = [float(n) for n in (*given, *[*distribution.defaults.values()][len(given) :])]
+        rest: list[Any] = [*distribution.defaults.values()][len(given) :]
+        numbers = [float(n) for n in (*given, *rest)]
         return self._drawn(overload, f"{name}_", x, numbers, generator, distribution.words)
 
     def bernoulli_by_(self, x: torch.Tensor, p: torch.Tensor, *, generator: Generator = None) -> torch.Tensor:

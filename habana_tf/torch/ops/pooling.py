@@ -119,9 +119,10 @@ def _averages(
     rank = int(c.name.removeprefix("avg_pool")[0])
     axes, counts = _axes(c, x.shape[-rank:], out[-rank:], kernel, stride, padding), np.ones((), np.float32)
     for a in axes:
-        first = np.arange(a.out) * a.stride - a.low
-        last = np.minimum(first + a.kernel, a.size + a.low)
-        held = last - first if include_pad else np.minimum(last, a.size) - np.maximum(first, 0)
+        number, size, low = c.numbers((a.out, a.size, a.low))
+        first = np.arange(number) * a.stride - low
+        last = np.minimum(first + a.kernel, size + low)
+        held = last - first if include_pad else np.minimum(last, size) - np.maximum(first, 0)
         counts = np.multiply.outer(counts, held.astype(np.float32))
     return axes, c.b.literal(np.full_like(counts, override) if override else counts)
 
@@ -152,7 +153,8 @@ def average_pool_backward(
     axes, by = _averages(c, x, dy.shape, kernel, stride, padding, *divisor)
     grad = c.b.binary("div", c.b.cast(dy, DType.F32), by)
     for axis, a in enumerate(axes, x.rank - len(axes)):
-        at = (np.arange(a.out) * a.stride - a.low)[:, None] + np.arange(a.kernel)
-        places = np.where((at >= 0) & (at < a.size), at, -1).astype(np.int32)
-        grad = summed(c, grad, axis, Taps(places, np.ones(at.shape, np.float32)).transposed(a.size))
+        number, size, low = c.numbers((a.out, a.size, a.low))
+        at = (np.arange(number) * a.stride - low)[:, None] + np.arange(a.kernel)
+        places = np.where((at >= 0) & (at < size), at, -1).astype(np.int32)
+        grad = summed(c, grad, axis, Taps(places, np.ones(at.shape, np.float32)).transposed(size))
     return grad

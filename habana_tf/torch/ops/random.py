@@ -80,7 +80,7 @@ class Distribution:
 
 DISTRIBUTIONS = {
     "uniform": Distribution(
-        lambda c, *stream: _unit(c, *stream, 8 if c.dtype is DType.BF16 else 24),
+        lambda c, seed, offset: _unit(c, seed, offset, 8 if c.dtype is DType.BF16 else 24),
         lambda unit, low, high: unit * (high - low) + low, {"low": 0, "high": 1},
     ),
     "normal": Distribution(_normal, lambda z, mean, std: z * std + mean, {"mean": 0, "std": 1}),

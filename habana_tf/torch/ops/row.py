@@ -72,7 +72,7 @@ ROWS: dict[str, OverloadRow] = {}
 
 def overload(*names: str, **columns: Any) -> Callable[[_Lower], _Lower]:
     """Adds a row for each of `names`; the other arguments are those of `OverloadRow`, which may be lists."""
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()}
+    given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in columns.items()}
 
     def add(lower: _Lower) -> _Lower:
         for name in names:

@@ -34,10 +34,12 @@ class Taps(NamedTuple):
     def known(cls, c: Call, taps: Sequence[tuple[Term, Term | None]]) -> Taps | None:
         """From formulas of places and weights, as in `over_sizes`. None where they depend on sizes that are symbols, or
         are too many."""
-        places = [c.context.known(c.b.cast(place.node, DType.I32)) for place, _ in taps]
+        places: list[Any] = [c.context.known(c.b.cast(place.node, DType.I32)) for place, _ in taps]
         if any(p is None or p.dtype == object for p in places):
             return None
-        parts = [np.ones_like(places[0]) if weight is None else c.context.known(weight.node) for _, weight in taps]
+        parts: list[Any] = [
+            np.ones_like(places[0]) if weight is None else c.context.known(weight.node) for _, weight in taps
+        ]
         return cls(np.stack(places, 1), np.stack(parts, 1).astype(np.float32))
 
     def transposed(self, before: int) -> Taps:
