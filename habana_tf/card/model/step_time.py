@@ -51,8 +51,13 @@ class StepTime:
     peaks: tuple[Peak, ...] = ()
 
     @property
+    def working(self) -> float:
+        """Seconds of the cards by themselves, however they are fed."""
+        return self.launches + self.network_alone + self.waiting
+
+    @property
     def seconds(self) -> float:
-        return max(self.launches + self.network_alone + self.waiting, self.copies)
+        return max(self.working, self.copies)
 
     @property
     def units(self) -> list[UnitTime]:

@@ -60,7 +60,7 @@ def limits(step: StepTime, batch: int, host: Host) -> Limits:
 
 def card_bound(step: StepTime) -> str:
     """What takes most of a step's time on the cards: compute, memory, launch, network, waiting for cards or PCIe."""
-    if step.copies > step.launches + step.network_alone + step.waiting:
+    if step.copies > step.working:
         return "PCIe"
     parts: defaultdict[str, float] = defaultdict(float)
     for u in step.units:

@@ -81,11 +81,10 @@ class PlanRow:
         """Shares of the step in which the cards' engines do not compute: the network alone, waiting for other cards,
         and for the host (its input, Python, or feeding the cards over PCIe)."""
         whole = self.limits.seconds or 1.0
-        cards = self.step.launches + self.step.network_alone + self.step.waiting
         return {
             "network": self.step.network_alone / whole,
             "waiting": self.step.waiting / whole,
-            "host": (self.limits.seconds - cards) / whole,
+            "host": (self.limits.seconds - self.step.working) / whole,
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -168,7 +168,6 @@ class Prediction(Report):
         """The step's seconds: products, kernels, less what is hidden, the sums of micro-batches less the updates that
         they spare, the network alone, waiting for other cards, and for the host."""
         clusters, times = self.step.clusters, self.accumulate
-        cards = self.step.launches + self.step.network_alone + self.step.waiting
         return {
             "products (MME)": times * sum(c.matrix for c in clusters),
             "kernels (TPC)": times * sum(c.vector for c in clusters),
@@ -176,7 +175,7 @@ class Prediction(Report):
             "micro-batches": self.step.launches - times * sum(c.seconds for c in clusters) if times > 1 else 0.0,
             "network alone": self.step.network_alone,
             "waiting for cards": self.step.waiting,
-            "feeding": max(0.0, self.step.copies - cards),
+            "feeding": max(0.0, self.step.copies - self.step.working),
             "waiting for the host": self.step_seconds - self.step.seconds,
         }
 

@@ -90,7 +90,7 @@ def test_a_compiler_that_a_setting_forbids_and_wrong_numbers_fail_in_their_stage
         trial.main("TensorFlow")
         os.environ["HABANA_SIM_COMPILE"] = "on"
         step = trial_tensorflow.step
-        trial_tensorflow.step = lambda device: [r * (1.0001 if device == "hpu" else 1) for r in step(device)]
+        trial_tensorflow.step = lambda on, given: [r * (1.0001 if on == "hpu" else 1) for r in step(on, given)]
         os.dup2(out, 1)
         trial.main("TensorFlow")
     """
