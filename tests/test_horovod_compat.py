@@ -190,6 +190,7 @@ def test_broadcast_in_place() -> None:
 
 @pytest.mark.slow
 @needs_mpi
+@pytest.mark.rest  # test_a_variable_of_habanas_is_enough, and test_same_training.py with Horovod
 def test_a_script_that_never_names_hpu_under_mpirun() -> None:
     """In the shape of Habana's example_hvd.py: TensorFlow and Horovod, and hvd.init()."""
     script = """

@@ -61,6 +61,7 @@ def test_resnet_learns() -> None:
     assert _percent(_run("resnet.py", "--lazy"), "top-1") > 95
 
 
+@pytest.mark.rest  # networks/test_networks.py has two cards, distributed/test_launched.py by torchrun
 def test_resnet_on_two_cards() -> None:
     tool = str(Path(sys.executable).parent / "torchrun")
     printed = _run("resnet.py", "--lazy", "--epochs", "2", launcher=(tool, "--nproc_per_node", "2"))

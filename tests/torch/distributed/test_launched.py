@@ -116,8 +116,13 @@ dist.destroy_process_group()
 BIN = Path(sys.executable).parent
 
 
-@pytest.mark.rest
-@pytest.mark.parametrize("way", ["torchrun", "habana-tf", pytest.param("mpirun", marks=needs_mpi)])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "torchrun", pytest.param("habana-tf", marks=pytest.mark.rest),
+        pytest.param("mpirun", marks=[needs_mpi, pytest.mark.rest]),
+    ],
+)  # fmt: skip
 def test_each_way_to_start_a_job(way: str) -> None:
     (port,) = free_ports(1)
     command = {
