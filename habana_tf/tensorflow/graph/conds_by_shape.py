@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from habana_tf.ir.primitives import postorder
 from habana_tf.tensorflow.clusters.cluster import SHAPE_ONLY
 from habana_tf.tensorflow.graph.frames import Flow, analyse, predicate
 from habana_tf.tensorflow.graph.inference import Scratch
@@ -56,23 +57,15 @@ def fold(view: View, shapes: Shapes) -> int:
 def _decided_by_shapes(predicates: set[Ref]) -> set[Ref]:
     """The tensors among these that follow from shapes and constants alone."""
     decided: dict[Node, bool] = {}
-    stack = [node for node, _ in predicates]
-    while stack:
-        node = stack[-1]
-        if node in decided:
-            stack.pop()
-        elif node.op == "Const" or node.op in SHAPE_ONLY:
-            decided[node] = True
-        elif _opaque(node):
-            decided[node] = False
-        else:
-            sources = [n for n, _ in node.inputs]
-            left = [n for n in sources if n not in decided]
-            if left and not any(decided.get(n) is False for n in sources):
-                stack.extend(left)
-            else:
-                decided[node] = not left and all(decided[n] for n in sources)
+    for node in postorder([node for node, _ in predicates], _sources):
+        known = node.op == "Const" or node.op in SHAPE_ONLY
+        decided[node] = known or (not _opaque(node) and all(decided[n] for n, _ in node.inputs))
     return {ref for ref in predicates if decided[ref[0]]}
+
+
+def _sources(node: Node) -> list[Node]:
+    """The nodes whose values decide a node's value."""
+    return [] if node.op in SHAPE_ONLY or _opaque(node) else [n for n, _ in node.inputs]
 
 
 def _opaque(node: Node) -> bool:

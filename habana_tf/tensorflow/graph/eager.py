@@ -16,8 +16,8 @@ import re
 
 from habana_tf.cluster import left_to_cpu
 from habana_tf.hardware.device_state import is_loaded
-from habana_tf.tensorflow.graph.ops import RESOURCE, STRING, VARIANT, device_type, facts, kernels
-from habana_tf.tensorflow.graph.placement import computes
+from habana_tf.tensorflow.graph.ops import RESOURCE, VARIANT, device_type, facts, kernels
+from habana_tf.tensorflow.graph.placement import computes, lacking
 from habana_tf.tensorflow.graph.reasons import Reason
 from habana_tf.tensorflow.lowering.table import lookup
 
@@ -68,12 +68,7 @@ def _lacking(op: str) -> Reason:
     if lookup(op) is not None:
         return Reason.DTYPE
     known = facts(op)
-    types = {argument.type for argument in (*known.inputs, *known.outputs)} if known is not None else set()
-    if VARIANT in types or RESOURCE in types:
-        return Reason.VARIANT if VARIANT in types else Reason.RESOURCE
-    if known is not None and known.stateful:  # assertions and printing have texts
-        return Reason.SIDE_EFFECT
-    return Reason.STRING if STRING in types else Reason.NO_ROW
+    return Reason.NO_ROW if known is None else lacking(known, {argument.type for argument in known.arguments()})
 
 
 def _why(op: str, device: str) -> Reason | None:
@@ -81,7 +76,7 @@ def _why(op: str, device: str) -> Reason | None:
     known = facts(op)
     if known is None or not computes(op):
         return None
-    arguments = (*known.inputs, *known.outputs)
+    arguments = known.arguments()
     types = {a.type for a in arguments}
     if RESOURCE in types or VARIANT in types:
         return None

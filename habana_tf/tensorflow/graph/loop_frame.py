@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from habana_tf.ir.dtypes import from_number
+from habana_tf.ir.primitives import postorder
 from habana_tf.tensorflow.clusters.attributes import readable
 from habana_tf.tensorflow.clusters.loop_form import LoopSlot
 from habana_tf.tensorflow.graph.frames import Flow
@@ -139,15 +140,11 @@ class LoopFrame:
     def used(self) -> list[Node]:
         """The nodes that the condition and what the iterations leave depend on, sources first. HPU must take them."""
         roots = [self.condition.inputs[0], *(v.next for v in self.variables if v.next is not None)]
-        seen: dict[Node, None] = {}
-        stack = [(self.resolve(ref)[0], False) for ref in reversed(roots)]
-        while stack:
-            node, done = stack.pop()
-            if done:
-                seen[node] = None
-            elif node not in seen and (node, 0) not in self.at:
-                stack.append((node, True))
-                stack.extend((self.resolve(ref)[0], False) for ref in reversed(node.inputs))
+
+        def sources(refs: list[Ref]) -> list[Node]:
+            return [made[0] for ref in refs if ((made := self.resolve(ref))[0], 0) not in self.at]
+
+        seen = dict.fromkeys(postorder(sources(roots), lambda node: sources(node.inputs)))
         for node in self.body:
             row = self.placement.row(node)
             if row is not None and (row.updates or row.variables or row.stateful_random) or node.virtual:

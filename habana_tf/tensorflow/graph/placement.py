@@ -16,7 +16,7 @@ moved, since it must be where its variable is; except nodes with resources that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from habana_tf.ir.dtypes import from_number
@@ -26,6 +26,7 @@ from habana_tf.tensorflow.graph.ops import (
     STRING,
     STRUCTURAL,
     VARIANT,
+    OpFacts,
     argument_names,
     attr,
     calls_functions,
@@ -176,17 +177,14 @@ def _refusal(node: Node) -> Reason | None:
     if row is None and RESOURCE in input_types(node) and has_kernel(node, "HPU") and not op.startswith("Hpu"):
         return Reason.NO_ROW  # on a variable, by TensorFlow's CPU kernel (`runtime_hooks.registrations`)
     if row is None:
-        kind = _kind(node)
-        if known.stateful and kind in (None, Reason.STRING):  # assertions and printing have texts
-            return Reason.SIDE_EFFECT
-        return kind or Reason.NO_ROW
+        return lacking(known, (*input_types(node), *output_types(node)))
     if known.stateful and not (row.stateful_random or row.updates or row.variables):
         return Reason.SIDE_EFFECT
     for name in known.type_attrs:
         tf_type = attr(node, name).type
         dtype = from_number(tf_type)
         if dtype is None:
-            return _kind(node) or Reason.DTYPE
+            return _kind((*input_types(node), *output_types(node))) or Reason.DTYPE
         if name in row.types and dtype not in row.types[name]:
             return Reason.DTYPE
     resources = {*row.variables, *row.updates}
@@ -194,22 +192,24 @@ def _refusal(node: Node) -> Reason | None:
         if tf_type == RESOURCE and name in resources:
             continue
         if from_number(tf_type) is None:
-            return _kind(node) or Reason.DTYPE
+            return _kind((*input_types(node), *output_types(node))) or Reason.DTYPE
     if any(from_number(t) is None for t in output_types(node)):
-        return _kind(node) or Reason.DTYPE
+        return _kind((*input_types(node), *output_types(node))) or Reason.DTYPE
     return None
 
 
-def _kind(node: Node) -> Reason | None:
+def lacking(known: OpFacts, types: Collection[int]) -> Reason:
+    """Why HPU has no row for an op. types: of its inputs and outputs."""
+    kind = _kind(types)
+    if known.stateful and kind in (None, Reason.STRING):  # assertions and printing have texts
+        return Reason.SIDE_EFFECT
+    return kind or Reason.NO_ROW
+
+
+def _kind(types: Collection[int]) -> Reason | None:
     """The reason that lies in the kind of tensors a node works on."""
-    types = {*input_types(node), *output_types(node)}
-    if VARIANT in types:
-        return Reason.VARIANT
-    if RESOURCE in types:
-        return Reason.RESOURCE
-    if STRING in types:
-        return Reason.STRING
-    return None
+    kinds = ((VARIANT, Reason.VARIANT), (RESOURCE, Reason.RESOURCE), (STRING, Reason.STRING))
+    return next((reason for tf_type, reason in kinds if tf_type in types), None)
 
 
 def _off_device(node: Node) -> Reason | None:

@@ -28,7 +28,7 @@ from habana_tf.tensorflow.clusters.cluster import TensorFlowCluster, parsed
 from habana_tf.tensorflow.graph.frames import Flow
 from habana_tf.tensorflow.graph.shapes import Shapes
 from habana_tf.tensorflow.graph.variable_handles import ASKS, PYTHON, VariableKey, accesses, handle_key
-from habana_tf.tensorflow.graph.view import Node, View, reached, vanish
+from habana_tf.tensorflow.graph.view import Node, View, controls_past, reached, vanish
 from habana_tf.tensorflow.lowering.table import lookup
 
 _MOVES = frozenset({
@@ -165,23 +165,16 @@ def _in_order(launch: Node, found: list[_UpdateInPlace], consumers: dict[Node, l
 
 def _waits(assign: Node) -> list[Node]:
     """The nodes that an assignment waits for by control, those included for which an Identity of its handle waits."""
-    out, node = waits_for(assign), assign.inputs[0][0]
+    out, node = _behind_noops(assign), assign.inputs[0][0]
     while node.op == "Identity":  # as far as the frame of the assignment goes
-        out += waits_for(node)
+        out += _behind_noops(node)
         node = node.inputs[0][0]
     return out
 
 
-def waits_for(node: Node) -> list[Node]:
+def _behind_noops(node: Node) -> list[Node]:
     """The nodes that a node waits for by control, those behind NoOps in the place of these."""
-    out: dict[Node, None] = {}
-    stack = list(reversed(node.controls))
-    while stack:
-        source = stack.pop()
-        if source not in out:
-            out[source] = None
-            stack.extend(reversed(source.controls) if source.op == "NoOp" else ())
-    return [n for n in out if n.op != "NoOp"]
+    return controls_past(node, lambda source: () if source.op == "NoOp" else None)
 
 
 def _later(node: Node, consumers: dict[Node, list[Node]]) -> set[Node]:
