@@ -1,25 +1,21 @@
 """Where a predicted step's time goes, layer by layer: what bounds each layer, and what would make it faster.
 
-A layer is a common prefix of op names: without a leading `gradient_tape/`, without the op's own name at the end or a
-type of op ("sgd/Mul_2" belongs to "sgd"), at most two parts. A unit's time counts for the layer of its first result.
-The overlap of both engines is taken off all units in proportion.
+A layer is a common prefix of op names (`reports.layer_names`): "sgd/Mul_2" belongs to "sgd". A unit's time counts for
+the layer of its first result. The overlap of both engines is taken off all units in proportion.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from habana_tf.card.model.cluster_time import UnitTime
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.step_time import StepTime
+from habana_tf.reports.layer_names import layer
 
-PARTS = 2
-"""Of a name, that a layer's is made of: the model's and the layer's."""
-_NUMBERED = re.compile(r"_\d+$")
 POORLY = 0.5
 """Below this share of its multiply-adds the MME counts as poorly filled."""
 BF16_BYTES = 2
@@ -49,20 +45,11 @@ def layers(step: StepTime, launches: Sequence[Lowered]) -> list[Layer]:
     for lowered, cluster in zip(launches, step.clusters, strict=True):
         for u in cluster.units:
             name = lowered.op(u.unit.origin)[1]
-            found.setdefault(_layer(name, lowered.cluster.is_op_type), []).append(u)
+            found.setdefault(layer(name, lowered.cluster.is_op_type), []).append(u)
     whole = sum(u.seconds for u in step.units) or 1.0
     kept = step.launches / whole
     out = [_made(name, units, kept, step.launches) for name, units in found.items()]
-    return sorted(out, key=lambda layer: (-layer.seconds, layer.name))
-
-
-def _layer(name: str, is_op_type: Callable[[str], bool]) -> str:
-    """is_op_type: whether a part of a name is a type of op, as in the framework's default names."""
-    name = name.removeprefix("backward/").removeprefix("update/")
-    parts = [part for part in name.split("/") if part not in ("gradient_tape", "") and "PartitionedCall" not in part]
-    parts = parts[: min(PARTS, max(1, len(parts) - 1))]
-    named = [k for k, part in enumerate(parts) if k and is_op_type(_NUMBERED.sub("", part))]
-    return "/".join(parts[: named[0] if named else None]) or name
+    return sorted(out, key=lambda each: (-each.seconds, each.name))
 
 
 def _made(name: str, units: list[UnitTime], kept: float, launches: float) -> Layer:
