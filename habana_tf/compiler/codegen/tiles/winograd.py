@@ -125,6 +125,11 @@ class Winograd:
         return Label("m", self.total, 0, 0, 0, (), (-1,))
 
     @property
+    def element(self) -> Label:
+        """The elements of a tile, as a label."""
+        return Label("batch", ELEMENTS, 0, 0, 0, (), (-3,))
+
+    @property
     def chunk(self) -> Label:
         """The parts of the tiles, as a label."""
         return Label("k", self.chunks, 0, 0, 0, (), (-2,))

@@ -10,21 +10,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.lanes import LaneOps
 from habana_tf.compiler.codegen.tiles.accumulate import KLoop
 from habana_tf.compiler.codegen.tiles.copies import Temp
-from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
+from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue, SumVector
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall, Kernel
 from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.tiling import Dim
-from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP
+from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, TAP, Winograd
 from habana_tf.compiler.codegen.tiles.winograd_kernels import WinogradKernel
 from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, both, filter_back
 from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
+from habana_tf.ir.extent import nominal
 
 
 def gradient_calls(
@@ -35,42 +37,53 @@ def gradient_calls(
     assert w is not None
     sums = temp(w.chunks * ELEMENTS * w.depth * w.c.columns * 4)
     grain = max(1, min(w.depth, WINOGRAD_THREAD_COLUMNS // w.c.columns))
-    return [_Sums(p, name).emit(names, sums), _Gradient(p, f"{name}_sum", sums, out).emit(grain)]
+    return [_Sums(p, name, names, _StoreSums(w, sums)).emit(), _Gradient(p, f"{name}_sum", sums, out).emit(grain)]
+
+
+class _StoreSums(Epilogue):
+    """Stores the sums of a chunk's block."""
+
+    buffers: Sequence[CallBuffer] = ()
+
+    def __init__(self, w: Winograd, sums: CallBuffer) -> None:
+        self.w, self.buffers = w, (sums,)
+
+    def begin(self, fn: Function, pointers: list[Value]) -> None:
+        self.pointer = pointers[0]
+
+    def vector(self, fn: Function, p: SumVector) -> Sequence[Value]:
+        w, place = self.w, "0"
+        for label in (w.chunk, w.element, w.channel, *w.c.n):
+            place = fn.add(fn.mul(place, nominal(label.extent)), p.tile.starts[label.key])
+        fn.masked_store("float", p.lanes, p.value, fn.offset(self.pointer, "float", place), p.mask)
+        return ()
 
 
 class _Sums(WinogradKernel):
     """Sums over the tiles of a chunk, for a block of channels by a block of columns."""
 
-    def __init__(self, p: Plan, name: str) -> None:
-        w = p.winograd
-        assert w is not None
-        tall, lanes = -(-w.channels // w.rows) * w.rows, p.tiling.lanes
+    def prepare(self) -> None:
+        fn, w = self.fn, self.w
+        tall, lanes = -(-w.channels // w.rows) * w.rows, self.t.lanes
         # Register tiles may exceed the last channel, by less than a vector.
-        super().__init__(p, name, tall, -(-tall // lanes) * lanes * 4)
+        self.reserve_block(tall, -(-tall // lanes) * lanes * 4)
         self.deep = SUM_STEPS // w.tiles * w.tiles  # tiles per block of the sum
         long = not isinstance(w.blocks, int) or w.blocks // w.chunks * w.tiles > self.deep
-        self.totals = self.room(self.sums_bytes) if long else self.sums
-
-    def emit(self, operands: tuple[CallBuffer, CallBuffer], target: CallBuffer) -> ContractionCall:
-        fn, w = self.fn, self.w
+        self.stack_tile = self.room(self.sums_bytes) if long else self.sums
         self.results = self.room(ELEMENTS * w.tiles * self.line)
-        zeros = self.room(max(self.row, self.line))
-        self.clear(zeros, max(self.row, self.line))
-        self.made = fn.buffer(2)
-        layout = (("a", self.row), ("b", self.line))
-        self.sides = [Patches(fn, w, x, fn.buffer(k), zeros, row) for k, (x, row) in enumerate(layout)]
+        self.zeros = self.room(max(self.row, self.line))
+        self.clear(self.zeros, max(self.row, self.line))
         self.share = fn.mul(fn.div(fn.add(self.number(w.blocks), w.chunks - 1), w.chunks), w.tiles)
-        self.items(self._item)
-        return ContractionCall(fn, (*operands, target), self.p.grid, 1)
 
-    def _item(self, cursor: Cursor) -> None:
+    def item(self, cursor: Cursor) -> None:
         fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
         assert lane is not None
+        image = Patches(fn, w, "a", self.pointers[0], self.zeros, self.row)
+        results = Patches(fn, w, "b", self.pointers[1], self.zeros, self.line)
         panels, channels = self.block(cursor, "panels", lane), self.block(cursor, "label", w.channel)
         column = fn.mul(panels[0], t.width)
         columns = fn.minimum(fn.mul(panels[1], t.width), fn.sub(str(t.columns), column))
-        chunk = cursor.starts[w.chunk.key]
-        begin = fn.mul(chunk, self.share)
+        begin = fn.mul(cursor.starts[w.chunk.key], self.share)
         end = fn.minimum(fn.add(begin, self.share), self.number(w.total))
 
         def add(first: Value, stop: Value) -> None:
@@ -80,34 +93,22 @@ class _Sums(WinogradKernel):
                 with fn.when(fn.less(tiles, str(w.tiles))):  # missing tiles are zeros
                     self.clear(self.image, ELEMENTS * w.tiles * self.row)
                     self.clear(self.results, ELEMENTS * w.tiles * self.line)
-                self.sides[0].transform(block.index, tiles, *channels, self.image)
-                self.sides[1].transform(block.index, tiles, column, columns, self.results)
+                image.transform(block.index, tiles, *channels, self.image)
+                results.transform(block.index, tiles, column, columns, self.results)
                 loop = KLoop(w.tiles, self.row, self.line)
                 self.multiply(panels, 4, self.results, w.tiles * self.line, t.width * 4, loop, True)
 
         self.clear(self.sums, self.sums_bytes)
-        if self.totals == self.sums:
+        if self.stack_tile == self.sums:
             add(begin, end)
         else:
-            self.clear(self.totals, self.sums_bytes)
+            self.clear(self.stack_tile, self.sums_bytes)
             with fn.loop(begin, end, self.deep) as several:
                 add(several.index, fn.minimum(fn.add(several.index, self.deep), end))
-                self.add_up(self.totals, self.sums, self.sums_bytes)
-        place = fn.add(fn.mul(channels[0], t.columns), column)
-        place = fn.add(place, fn.mul(chunk, ELEMENTS * w.depth * t.columns))
-        self._keep(self.totals, fn.ptradd(self.made, fn.mul(place, 4)), channels[1], columns)
-
-    def _keep(self, sums: Value, target: Value, channels: Value, columns: Value) -> None:
-        """Copies the block's sums to the buffer of all sums."""
-        fn, w, t = self.fn, self.w, self.t
-        with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", channels) as c:
-            p = fn.ptradd(sums, fn.mul(element.index, self.height * self.line))
-            p = fn.ptradd(p, fn.mul(c.index, self.line))
-            q = fn.ptradd(target, fn.mul(element.index, w.depth * t.columns * 4))
-            q = fn.ptradd(q, fn.mul(c.index, t.columns * 4))
-            with fn.loop("0", columns, t.lanes) as v:
-                shift = fn.mul(v.index, 4)
-                fn.store(self.vector, fn.load(self.vector, fn.ptradd(p, shift), 4), fn.ptradd(q, shift), 4)
+                self.add_up(self.stack_tile, self.sums, self.sums_bytes)
+        starts = {**cursor.starts, w.channel.key: channels[0], lane.key: column}
+        rows = [(w.element, ELEMENTS, str(ELEMENTS)), (w.channel, self.height, channels[1])]
+        self.pass_on(self.out, starts, rows, w.panels * t.vectors, [("0", fn.div(columns, t.lanes), t.lanes)])
 
 
 class _Gradient(Kernel):

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -17,9 +18,8 @@ from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.lanes import LaneOps
 from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro, in_turns
 from habana_tf.compiler.codegen.tiles.copies import Temp, pack_call
-from habana_tf.compiler.codegen.tiles.drain import TileResults
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
-from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
+from habana_tf.compiler.codegen.tiles.kernel import ContractionCall, Kernel
 from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, OUT, TAP, Winograd
@@ -61,18 +61,19 @@ def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> 
     return ContractionCall(fn, (source, target), t.panels * w.depth, WINOGRAD_THREAD_CHANNELS)
 
 
-class WinogradKernel(TileResults):
+class WinogradKernel(Kernel):
     """Base of the kernels: products of a block's elements, in register tiles."""
 
-    def __init__(self, p: Plan, name: str, height: int, row: int) -> None:
-        """height: rows of a block's sums; row: bytes of a tile in the transformed image."""
+    def __init__(self, p: Plan, name: str, inputs: Sequence[CallBuffer], out: Epilogue) -> None:
         assert p.winograd is not None
         self.w = w = p.winograd
-        super().__init__(w.c, p, name)
-        self.m = LaneOps(self.fn, self.t.lanes)
+        super().__init__(w.c, p, name, inputs, out)
         self.line = w.panels * self.t.width * 4
+
+    def reserve_block(self, height: int, row: int) -> None:
+        """Call it first. height: rows of a block's sums; row: bytes of a tile in the transformed image."""
         self.height, self.row = height, row
-        self.image = self.room(ELEMENTS * w.tiles * row)
+        self.image = self.room(ELEMENTS * self.w.tiles * row)
         self.sums_bytes = ELEMENTS * height * self.line
         self.sums = self.room(self.sums_bytes)
 
@@ -115,28 +116,18 @@ class WinogradKernel(TileResults):
 class _Blocks(WinogradKernel):
     """Computes blocks of tiles by blocks of columns and passes them to the epilogue."""
 
-    def __init__(self, p: Plan, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue) -> None:
-        w = p.winograd
-        assert w is not None
-        super().__init__(p, name, w.tiles, w.channels * 4)
-        self.operands, self.out = operands, out
+    def prepare(self) -> None:
+        self.reserve_block(self.w.tiles, self.w.channels * 4)
+        self.zeros, self.stack_tile = self.room(self.row), self.room(OUT * OUT * self.line)
+        self.clear(self.zeros, self.row)
 
-    def emit(self) -> ContractionCall:
-        fn = self.fn
-        zeros, self.stack_tile = self.room(self.row), self.room(OUT * OUT * self.line)
-        self.filters = fn.buffer(1)
-        self.patches = Patches(fn, self.w, "a", fn.buffer(0), zeros, self.row)
-        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
-        self.clear(zeros, self.row)
-        self.items(self._item, self.out)
-        return ContractionCall(fn, (*self.operands, *self.out.buffers), self.p.grid, 1)
-
-    def _item(self, cursor: Cursor) -> None:
+    def item(self, cursor: Cursor) -> None:
         fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
         assert lane is not None
         tiles, panels = self.block(cursor, "label", w.tile), self.block(cursor, "panels", lane)
         line, plane, many = t.width * 4, w.depth * t.width * 4, w.channels < w.depth
-        filters = fn.ptradd(self.filters, fn.mul(panels[0], plane))
+        patches = Patches(fn, w, "a", self.pointers[0], self.zeros, self.row)
+        filters = fn.ptradd(self.pointers[1], fn.mul(panels[0], plane))
         if many:
             self.clear(self.sums, self.sums_bytes)
         with fn.loop("0", str(w.depth), w.channels) if many else nullcontext() as loop:
@@ -144,7 +135,7 @@ class _Blocks(WinogradKernel):
             trip: int | Value = w.channels
             if w.depth % w.channels:
                 trip = fn.minimum(fn.sub(str(w.depth), channel), str(w.channels))
-            self.patches.transform(*tiles, channel, str(trip), self.image)
+            patches.transform(*tiles, channel, str(trip), self.image)
             b = fn.ptradd(filters, fn.mul(channel, line))
             self.multiply(panels, self.row, b, t.panels * plane, plane, KLoop(trip, 4, line), many)
         self._results(*tiles, *panels)
@@ -163,7 +154,7 @@ class _Blocks(WinogradKernel):
                 shift = fn.mul(v.index, t.lanes * 4)
                 p, q = fn.ptradd(sums, shift), fn.ptradd(self.stack_tile, shift)
                 elements = [fn.load(self.vector, fn.ptradd(p, i * w.tiles * self.line), 4) for i in range(ELEMENTS)]
-                for k, value in enumerate(both(self.m, elements, result)):
+                for k, value in enumerate(both(LaneOps(fn, t.lanes), elements, result)):
                     fn.store(self.vector, value, fn.ptradd(q, k * self.line), 4)
             starts = {lane.key: fn.mul(panel, t.width), **({w.image.key: image} if w.image else {})}
             rows: list[tuple[Label, int, Value]] = []
