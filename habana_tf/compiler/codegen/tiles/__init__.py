@@ -4,7 +4,8 @@
     plan      the plan, as data          tiling, blocks, narrow: its parts; plan_text: written and read
     program   plan -> kernels            the calls of a product, one after the other
 
-A kernel (`kernel`) is a loop over work items around these stages; `products`, `block_kernel` and `copies` have them:
+A kernel (`kernel`) is a loop over work items around these stages; `products`, `block_kernel`, `copies`, and for
+Winograd's algorithm `winograd_kernels` and `winograd_gradient` have them:
 
     nest         loops from a work item to its tiles
     fill         copies operands in the order that a tile reads them        operand: where their elements lie
