@@ -16,7 +16,7 @@ from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.tensorflow.clusters import cpu_kernels, refusals
 from habana_tf.tensorflow.clusters.any_shape import generalize
 from habana_tf.tensorflow.clusters.attributes import plain
-from habana_tf.tensorflow.clusters.digest import content_digest
+from habana_tf.tensorflow.clusters.digest import digest
 from habana_tf.tensorflow.clusters.loop_form import LoopForm
 from habana_tf.tensorflow.clusters.loops import LoopBody, LoopOp
 from habana_tf.tensorflow.clusters.op import TensorFlowOp
@@ -39,9 +39,9 @@ class TensorFlowCluster(Cluster):
 
     framework = "TensorFlow"
 
-    @property
+    @functools.cached_property
     def content(self) -> str:
-        return content_digest(self.data)
+        return digest(self.data)
 
     @classmethod
     def read(cls, data: bytes) -> TensorFlowCluster:

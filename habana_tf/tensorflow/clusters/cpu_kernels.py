@@ -19,9 +19,6 @@ from habana_tf.cluster.cluster import Cluster, InvalidArguments, OtherWay
 from habana_tf.tensorflow.clusters.op import TensorFlowOp
 from habana_tf.tensorflow.facts import opdefs
 
-_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-"""TensorFlow's name of a resource that nothing else finds."""
-
 
 def function(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> OtherWay:
     """A cluster as TensorFlow runs it. values: of the inputs that fix shapes. Raises InvalidArguments."""
@@ -85,7 +82,7 @@ def _op(node: TensorFlowOp, inputs: list[Any]) -> list[Any]:
     for name in (*row.variables, *row.updates) if row is not None else ():
         at = node.arg_slices[name].start
         dtype = node.variable_type()
-        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=inputs[at].shape, shared_name=_ANONYMOUS)
+        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=inputs[at].shape, shared_name=opdefs.ANONYMOUS)
         before.append(tf.raw_ops.AssignVariableOp(resource=handle, value=inputs[at]))
         inputs[at] = handles[name] = handle
     attrs = {k: v for k, v in node.proto.attr.items() if not k.startswith("_")}

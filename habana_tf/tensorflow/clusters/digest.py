@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 
 from habana_tf.tensorflow.lowering.table import LOOP
@@ -20,9 +19,3 @@ def digest(data: bytes) -> str:
         if n.op == LOOP:
             n.attr["body"].s = digest(n.attr["body"].s).encode()
     return hashlib.sha256(graph.SerializeToString(deterministic=True)).hexdigest()
-
-
-@functools.lru_cache(maxsize=256)
-def content_digest(data: bytes) -> str:
-    """`digest`, cached."""
-    return digest(data)

@@ -19,6 +19,10 @@ INT32, STRING, INT64, BOOL, RESOURCE, VARIANT = 3, 7, 9, 10, 20, 21
 LAST_C_TYPE = 23
 """TensorFlow's C API takes no kernel for the element types above (float8 and the short integers)."""
 
+ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+"""ResourceHandle::ANONYMOUS_NAME of tensorflow/core/framework/resource_handle.h: the shared name of a VarHandleOp that
+makes a variable anew in each run, which nothing else finds."""
+
 STAND_IN = -1
 """The priority of HPU kernels that stand in (`stand_ins.py`); other kernels have 0."""
 

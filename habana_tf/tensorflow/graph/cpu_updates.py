@@ -17,14 +17,11 @@ value, so that it is in the loop and the branch of the op.
 
 from __future__ import annotations
 
-from habana_tf.tensorflow.facts.opdefs import variable_type_of
+from habana_tf.tensorflow.facts.opdefs import ANONYMOUS, variable_type_of
 from habana_tf.tensorflow.graph.frames import Flow
 from habana_tf.tensorflow.graph.ops import RESOURCE, device_type, facts, has_kernel, input_types, on_cpu, output_types
 from habana_tf.tensorflow.graph.variable_handles import Handles
 from habana_tf.tensorflow.graph.view import Node, Ref, View
-
-_ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-"""ResourceHandle::ANONYMOUS_NAME of tensorflow/core/framework/resource_handle.h: each run makes a variable anew."""
 
 
 def possible(node: Node, taken: Handles) -> bool:
@@ -74,7 +71,7 @@ def compute(view: View, flow: Flow, node: Node, values: dict[int, Ref]) -> tuple
     after: dict[int, Ref] = {}
     for k, value in values.items():
         copy = add("copy", "VarHandleOp", [], [value[0]])
-        copy.proto.attr["shared_name"].s = _ANONYMOUS
+        copy.proto.attr["shared_name"].s = ANONYMOUS.encode()
         copy.proto.attr["shape"].shape.unknown_rank = True
         inner.inputs[k] = (copy, 0)
         inner.add_control(add("fill", "AssignVariableOp", [(copy, 0), value], []))

@@ -77,16 +77,11 @@ def encapsulate(view: View, flow: Flow, groups: list[NodeGroup]) -> list[LaunchN
     return out
 
 
-def _ops(node: Node) -> list[str]:
+def _ops(op: str, proto: Any) -> list[str]:
     """The op of a node, or those in a loop."""
-    if node.op != LOOP:
-        return [node.op]
-    return _ops_of_loop(node.proto)
-
-
-def _ops_of_loop(loop: Any) -> list[str]:
-    nodes = parsed(loop.attr["body"].s).nodes
-    return [op for n in nodes if n.op != "Const" for op in (_ops_of_loop(n.proto) if n.op == LOOP else [n.op])]
+    if op != LOOP:
+        return [op]
+    return [each for n in parsed(proto.attr["body"].s).nodes if n.op != "Const" for each in _ops(n.op, n.proto)]
 
 
 @dataclass
@@ -116,7 +111,7 @@ class _Maker:
         host_results = [r for r in results if self._type(r) is DType.I32 or self._host_output(r)
                         or self._only_decides(r, outward, members)]  # fmt: skip
         results = [r for r in results if r not in host_results] + host_results
-        ops = Counter(op for n in body for op in _ops(n))
+        ops = Counter(op for n in body for op in _ops(n.op, n.proto))
         name, data = self._write(members, body, constants, arguments, host, results, set(host_results))
         self.taken[name] += 1
         node = self.view.add(name if self.taken[name] == 1 else f"{name}_{self.taken[name]}", "HpuLaunch",
