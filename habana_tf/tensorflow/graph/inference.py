@@ -20,8 +20,8 @@ from habana_tf.tensorflow.graph.view import Node, Ref
 
 LARGEST = 4096
 """Elements of a value that is worth computing before the run."""
-_ASK_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice"})
-"""Ops whose value may follow from the shape of a tensor without a value: a StridedSlice of a Shape from some extents,
+_ASK_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice", "GatherV2"})
+"""Ops whose value may follow from the shape of a tensor without a value: the last two from some extents of a Shape,
 where others are unknown."""
 
 
@@ -117,15 +117,28 @@ class Scratch:
             return None
 
     def _evaluate(self, ref: Ref) -> None:
-        import numpy as np
         from tensorflow.python.framework import tensor_util
 
         tensor = self._tensors[ref]
         size = tensor.shape.num_elements() if tensor.dtype.is_numpy_compatible else None
         if size is not None and size <= LARGEST:
             value = tensor_util.try_evaluate_constant(tensor)
-            if value is None and ref[0].op == "StridedSlice" and tensor.shape.rank == 1 and tensor.dtype.is_integer:
-                extents = tensor_util.constant_value_as_shape(tensor)  # of a Shape that is known in part
-                value = np.array(extents, tensor.dtype.as_numpy_dtype) if extents.is_fully_defined() else None
+            value = self._of_shape(ref[0], tensor) if value is None else value
             if value is not None:
                 self.know(ref, value)
+
+    def _of_shape(self, node: Node, tensor: Any) -> Any | None:
+        """The extents that a node takes out of a Shape of which others are unknown."""
+        import numpy as np
+        from tensorflow.python.framework import tensor_util
+
+        index = self._values.get(node.inputs[1]) if node.op == "GatherV2" else None
+        source = tensor if index is None else self._tensors[node.inputs[0]]
+        if node.op == "Shape" or source.shape.rank != 1 or not source.dtype.is_integer:
+            return None
+        known = tensor_util.constant_value_as_shape(source)
+        if known.rank is None or (index is not None and (index >= known.rank).any()):
+            return None
+        extents = np.array(known.as_list(), object)
+        taken = extents if index is None else np.asarray(extents[index], object)
+        return None if None in taken.reshape(-1).tolist() else taken.astype(tensor.dtype.as_numpy_dtype)

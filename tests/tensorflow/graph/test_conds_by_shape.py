@@ -56,6 +56,19 @@ def test_a_chain_of_conds_each_on_the_shape_behind_the_one_before() -> None:
     assert sum(n.op == "Pad" for n in out.node) == 4
 
 
+def test_extents_are_taken_out_of_a_shape_of_which_others_are_unknown() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (None, 3), "x")
+        shape = tf.shape(x)
+        wide = (tf.reduce_min(shape[1:]) > 4, tf.gather(shape, 1) > 2, tf.reduce_max(tf.gather(shape, [1])) > 4)
+        for k, p in enumerate(wide):
+            x = v1.cond(p, lambda x=x: tf.exp(x), lambda x=x: tf.tanh(x), name=f"c{k}")
+        tf.reduce_sum(x, name="last")
+
+    count, out = folded(make)
+    assert count == 3 and sorted(n.op for n in out.node if n.op in ("Exp", "Tanh")) == ["Exp", "Tanh", "Tanh"]
+
+
 def test_what_data_decide_stays_and_conds_inside_are_folded() -> None:
     def make() -> None:
         x = v1.placeholder(tf.float32, (None, 3), "x")
