@@ -214,14 +214,14 @@ class Region(torch.nn.Module):
 
     def _called(self, args: Sequence[Any], run: Callable[..., Any]) -> Any:
         recorder = current.recorder()
-        if recorder.watching:  # a capture, which notes what is recorded
+        if recorder.watched is not None:  # a capture, which notes what is recorded
             with torch.no_grad():
                 return run(*args)
         if self.numbers is None:
             self.numbers, self.held = self._looked_at(args)
         with recorder.lock:
             recorder.graph_begins(self.kind, self)
-            recorder.collect()
+            recorder.memory.collect()
             if self.root is not recorder.root:  # the tree was begun anew
                 self.root = recorder.root
                 self.known.clear()

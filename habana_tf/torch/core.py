@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from habana_tf.torch.loader import load
-from habana_tf.torch.record import telemetry
+from habana_tf.torch.record import current, telemetry
 
-_device = load()
+load()
 _closures: list[Callable[[], object]] = []
 
 
 def mark_step(device_str: str = "", sync: bool = False) -> None:
     """Ends a step: what was recorded so far becomes one program and runs, and then what `add_step_closure` left. In
     eager mode there is nothing to run."""
-    _device.recorder.flush()
+    current.recorder().flush()
     telemetry.marked()
     waiting, _closures[:] = list(_closures), []
     for closure in waiting:

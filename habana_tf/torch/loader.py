@@ -29,33 +29,19 @@ from habana_tf.torch.record.recorder import Recorder
 
 _log = logging.getLogger("habana_tf")
 _lock = threading.Lock()
-_device: Device | None = None
+_kernels: Kernels | None = None
+"""The registrations of the device, once it is loaded."""
 
 
-class Device:
-    """The device of this process."""
-
-    def __init__(self) -> None:
-        chip = choice().cards[0].chip if cards() else chips.chip()
-        self.memory = Memory(chip.hbm_bytes, claim.claim)
-        self.kernels = Kernels()
-        current.attach(Recorder(self.memory, PT_HPU_LAZY_MODE.get()), chip)
-
-    @property
-    def recorder(self) -> Recorder:
-        """What records ops now."""
-        return current.recorder()
-
-
-def load() -> Device:
-    """Makes `torch.device("hpu")` work; a second call gives the same device.
+def load() -> Recorder:
+    """Makes `torch.device("hpu")` work, at the first call. Returns what records ops now.
 
     Raises private_api.UnsupportedTorch, changes.ChangeError, hardware.cards.CardError or settings.SettingError.
     """
-    global _device
+    global _kernels
     with _lock:
-        if _device is not None:
-            return _device
+        if _kernels is not None:
+            return current.recorder()
         private_api.check()
         first, last = private_api.TESTED
         if not first <= private_api.release() <= last:
@@ -64,14 +50,16 @@ def load() -> Device:
         habana.check()
         cache_clearing.clear_if_asked()
         ranks.tell()
-        device = Device()
+        chip = choice().cards[0].chip if cards() else chips.chip()
+        memory, kernels = Memory(chip.hbm_bytes, claim.claim), Kernels()
+        current.attach(Recorder(memory, PT_HPU_LAZY_MODE.get()), chip)
         from torch._C._acc import DeviceGuard, PrivateUse1Hooks
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
         _setup_privateuseone_for_python_backend(
             "hpu", hpu, _hooks(PrivateUse1Hooks), _guard(DeviceGuard)
         )  # fmt: skip
-        device.kernels.register()
+        kernels.register()
         autocast.default.register()
         pinned.default.register()
         changes.install(changes.AT_LOAD)
@@ -79,11 +67,11 @@ def load() -> Device:
         compile_backends.announce()
         telemetry.begin()
         device_state.set_loaded(device_state.PYTORCH)
-        memory_report.add_source(functools.partial(usage.source, device.memory))
+        memory_report.add_source(functools.partial(usage.source, memory))
         process.begin()
         habana.announce()
-        _device = device
-        return device
+        _kernels = kernels
+        return current.recorder()
 
 
 def _hooks(base: Any) -> Any:

@@ -21,7 +21,7 @@ def overloads(run: Callable[[], Any]) -> list[str]:
     """The overloads that are recorded meanwhile."""
     from habana_tf.torch import loader
 
-    recorder = loader.load().recorder
+    recorder = loader.load()
     names: list[str] = []
     record = recorder.record
 

@@ -85,7 +85,7 @@ def measure(ops: Sequence[str] = ()) -> tuple[dict[str, Outcome], set[str]]:
     """Runs all samples, or those of some ops. Returns what came of them by way, and the rows of their programs."""
     from habana_tf.torch import loader
 
-    recorder, found = loader.load().recorder, {}
+    recorder, found = loader.load(), {}
     for way, (dtype, lazy) in WAYS.items():
         recorder.flush()
         recorder.lazy = lazy

@@ -239,7 +239,7 @@ def test_a_size_that_comes_again_is_not_compiled_again() -> None:
     """The last batch of an epoch is smaller."""
     from habana_tf.torch import loader
 
-    recorder = loader.load().recorder
+    recorder = loader.load()
     w = torch.randn(6, 3, device="hpu", requires_grad=True)
 
     def loss(x: Any) -> Any:

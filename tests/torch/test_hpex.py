@@ -95,7 +95,7 @@ def test_moments_and_ratios_follow_their_formulas(kind: str) -> None:
 
 @on_device()
 def test_steps_after_the_first_compile_nothing_and_are_one_program() -> None:
-    recorder = loader.load().recorder
+    recorder = loader.load()
     for kind in ("FusedAdamW", "FusedLamb", "FusedSGD"):
         _, there = _models()
         optimizer = getattr(optimizers, kind)(there.parameters(), lr=0.1)
@@ -125,7 +125,7 @@ def _lars(params: list[Any], grads: list[Any], moments: list[Any], mask: list[bo
 
 @on_device()
 def test_lars_scales_the_gradients_that_it_is_told_to() -> None:
-    recorder = loader.load().recorder
+    recorder = loader.load()
     _, there = _models()
     with torch.no_grad():
         list(there.parameters())[2].zero_()  # of norm 0: not scaled

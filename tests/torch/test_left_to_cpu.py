@@ -105,7 +105,7 @@ def test_a_setting_keeps_ops_on_the_cpu() -> None:
 def test_numbers_that_begin_elsewhere_are_the_same_program() -> None:
     from habana_tf.torch import loader
 
-    recorder = loader.load().recorder
+    recorder = loader.load()
 
     def made(start: int) -> None:
         assert torch.equal(torch.arange(start, start + 4, device="hpu").cpu(), torch.arange(start, start + 4))

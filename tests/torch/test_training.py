@@ -86,7 +86,7 @@ def test_a_compiled_network_learns_as_on_the_cpu(case: str) -> None:
 def test_a_step_is_two_programs_whatever_the_learning_rate_is() -> None:
     from habana_tf.torch import loader
 
-    recorder = loader.load().recorder
+    recorder = loader.load()
     model = _mlp().to("hpu")
     x, y = torch.randn(BATCH, 20).to("hpu"), torch.randint(0, CLASSES, (BATCH,)).to("hpu")
     updates = torch.optim.Adam(model.parameters(), lr=1e-3)

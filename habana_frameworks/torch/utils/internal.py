@@ -7,4 +7,4 @@ __all__ = ["is_lazy"]
 
 def is_lazy() -> bool:
     """Whether ops wait for mark_step()."""
-    return load().recorder.lazy
+    return load().lazy

@@ -89,7 +89,7 @@ class _Replaying:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         training = self.module is not None and self.module.training
         recorder = current.recorder()
-        trains = training and torch.is_grad_enabled() and recorder.lazy and not recorder.watching
+        trains = training and torch.is_grad_enabled() and recorder.lazy and recorder.watched is None
         key = _key(leaves, spec, training) if trains or not self.gradients else None
         with torch.set_grad_enabled(self.gradients and torch.is_grad_enabled()):
             if key in self.known and self.known[key].moved:

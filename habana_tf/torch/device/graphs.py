@@ -131,7 +131,7 @@ class HPUGraph:
         self.reset()
         with recorder.lock:
             recorder.flush()
-            recorder.collect()
+            recorder.memory.collect()
             captured = _Captured(recorder.memory, not dry_run)
             recorder.watch(captured)
             self._captured = captured
@@ -202,4 +202,4 @@ class graph:
 
 def is_current_stream_capturing() -> bool:
     """Whether a capture is under way."""
-    return current.recorder().watching
+    return current.recorder().watched is not None

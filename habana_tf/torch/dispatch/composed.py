@@ -19,7 +19,7 @@ from habana_tf.torch.ops.ordering import MOST_SORTED
 from habana_tf.torch.ops.own_ops import NAMESPACE
 from habana_tf.torch.ops.random import DISTRIBUTIONS
 from habana_tf.torch.record import current, random_state
-from habana_tf.torch.record.overload import NotRecorded, Overload
+from habana_tf.torch.record.overload import NotRecorded, Overload, overload_of
 
 Generator: TypeAlias = "torch.Generator | None"
 _WORDS = 4
@@ -86,7 +86,7 @@ class Composed:
 
     def _from(self, name: str, kind: str, x: torch.Tensor, *given: float, generator: Generator = None) -> torch.Tensor:
         """Fills x from a distribution."""
-        overload = getattr(getattr(torch.ops.aten, f"{name}_"), kind.removeprefix(".") or "default")
+        overload = overload_of(f"{name}_{kind}")
         distribution = DISTRIBUTIONS[name]
         rest: list[Any] = [*distribution.defaults.values()][len(given) :]
         numbers = [float(n) for n in (*given, *rest)]

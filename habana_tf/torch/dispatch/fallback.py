@@ -19,6 +19,7 @@ from habana_tf.reports.layer_names import layer
 from habana_tf.resolver import placements
 from habana_tf.torch.memory.strides import order_of_strides
 from habana_tf.torch.record import current, number_forms, random_state, scopes, telemetry
+from habana_tf.torch.record.overload import is_written
 
 log = logging.getLogger("habana_tf")
 
@@ -45,8 +46,8 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) ->
             if isinstance(a, torch.Generator):
                 random_state.check(a)
                 drawn = False
-    if drawn and recorder.noting is not None:
-        recorder.noting.random(overload)
+    if drawn and recorder.watched is not None:
+        recorder.watched.random(overload)
     with recorder.lock, telemetry.on_cpu(schema.name):
         if not drawn:
             return _Host(overload, schema).call(args, kwargs)
@@ -84,7 +85,7 @@ def _schema(overload: Any) -> _Schema:
     """Remembered, because PyTorch makes the list of arguments anew each time that it is asked."""
     arguments = []
     for a in overload._schema.arguments:
-        written = a.alias_info is not None and a.alias_info.is_write
+        written = is_written(a)
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]") and not number_forms.allowed(overload)
         arguments.append(_Argument(a.name, tensor, written, written and a.is_out))
     random = torch.Tag.nondeterministic_seeded in overload.tags

@@ -19,6 +19,7 @@ import torch
 
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.record import current
+from habana_tf.torch.record.overload import overload_of
 from habana_tf.torch.record.recorder import Recorder
 from habana_tf.torch.record.stretches import BoundStretch
 
@@ -33,7 +34,7 @@ def overloads() -> list[Any]:
         packet, _, kind = name.removeprefix("aten::").partition(".")
         of_lists = packet.startswith("_foreach_") and not kind.endswith("out")
         if of_lists and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
-            found.append(getattr(getattr(torch.ops.aten, packet), kind or "default"))
+            found.append(overload_of(name.removeprefix("aten::")))
     return found
 
 
@@ -51,7 +52,7 @@ class OnLists:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         recorder = current.recorder()
         with recorder.lock, recorder.together():
-            if recorder.watching or recorder.unrun is not None or self._by_number:
+            if recorder.watched is not None or recorder.unrun is not None or self._by_number:
                 return self._each(*args, **kwargs)
             recorder.begin()
             count = len(args[0]) if isinstance(args[0], (list, tuple)) else 0

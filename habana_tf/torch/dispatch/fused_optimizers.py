@@ -12,12 +12,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.ops.own_ops import NAMESPACE
 from habana_tf.torch.record import current
-from habana_tf.torch.record.overload import NotRecorded, Overload
+from habana_tf.torch.record.overload import NotRecorded, Overload, overload_of
 
 _SCALED = "a program has no scale of gradients"
 
@@ -33,10 +31,8 @@ class Fused:
         made: dict[str, Callable[..., Any]] = {}
         for packet in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_"):
             numbers = _sgd if packet == "_fused_sgd_" else functools.partial(_adam, packet == "_fused_adamw_")
-            for kind in ("default", "tensor_lr"):
-                overload = getattr(getattr(torch.ops.aten, packet), kind)
-                name = packet if kind == "default" else f"{packet}.{kind}"
-                made[name] = functools.partial(self._step, overload, numbers)
+            for name in (packet, f"{packet}.tensor_lr"):
+                made[name] = functools.partial(self._step, overload_of(name), numbers)
         return made
 
     def _step(self, overload: Any, numbers: Callable[..., Any], *lists: Any, **given: Any) -> None:

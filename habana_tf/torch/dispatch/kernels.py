@@ -266,11 +266,4 @@ def _same_elements(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _view(name: str) -> Callable[..., Any]:
-    packet, _, kind = name.partition(".")
-    overload = getattr(getattr(torch.ops.aten, packet), kind or "default")
-    on_cpu = functools.partial(overload._op_dk, torch._C.DispatchKey.CPU)
-
-    def view(*args: Any, **kwargs: Any) -> Any:
-        return on_cpu(*args, **kwargs)
-
-    return view
+    return functools.partial(overload_of(name)._op_dk, torch._C.DispatchKey.CPU)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from habana_tf.torch.ops.table import rows
+from habana_tf.torch.record.overload import overload_of
 
 
 def kernels(left_to_cpu: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -21,8 +22,7 @@ def kernels(left_to_cpu: Callable[..., Any]) -> Iterator[tuple[str, Callable[...
     for name in sorted(torch._C._dispatch_get_all_op_names()):
         space, _, op = name.partition("::")
         if space == "aten" and op not in rows() and (_asks_late(name) or op.partition(".")[0] == "kaiser_window"):
-            packet, _, kind = op.partition(".")
-            overload = getattr(getattr(torch.ops.aten, packet), kind or "default")
+            overload = overload_of(op)
             if not any(a.is_out for a in overload._schema.arguments):
                 yield op, _left(left_to_cpu, overload)
     yield "_lazy_clone", lambda t: t.clone()

@@ -23,6 +23,7 @@ from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import current, random_state, scopes
 from habana_tf.torch.record.meta import to_meta
 from habana_tf.torch.record.nested import mapped, tensors
+from habana_tf.torch.record.overload import is_written
 from habana_tf.torch.record.program import Recording
 from habana_tf.torch.record.recorder import Recorder
 
@@ -101,7 +102,7 @@ class Unrunner(Recorder):
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
         wanted = tuple((value, b.input if b.reader == self.memory.reading else -1) for value, b in found)
         roles = tuple(self._called.get(b.address, "") for b in self.inputs.blocks)
-        self.programs_made.append(Unrun(self._node.recording(wanted), roles, tuple(self._gradients)))
+        self.programs_made.append(Unrun(self.node.recording(wanted), roles, tuple(self._gradients)))
         self._gradients.clear()
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:
@@ -135,7 +136,7 @@ class Unrunner(Recorder):
             raise ValueNeeded(
                 f"{overload} would run on the CPU, and the size of its result is not known: {why}"
             ) from why
-        written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        written = [a.name for a in overload._schema.arguments if is_written(a)]
         names = [a.name for a in overload._schema.arguments]
         targets = [kwargs.get(name, args[names.index(name)] if names.index(name) < len(args) else None)
                    for name in written]  # fmt: skip

@@ -17,7 +17,8 @@ from habana_tf.torch.record.overload import WHOLE, Drawn, EntryOperand, NotRecor
 
 class Entries:
     """Makes entries, and notes the inputs and run-time numbers that the calls read. inputs: of the program that is
-    recorded. draws: how many `Drawn` numbers were read."""
+    recorded. draws: how many `Drawn` numbers were read. watched: the notes of the capture or the stretch that is under
+    way; None without one."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -25,7 +26,7 @@ class Entries:
         self.draws = 0
         self._blocks = memory.blocks
         self._numbers: tuple[list[float], list[int]] = ([], [])
-        self._watched: Watched | None = None
+        self.watched: Watched | None = None
         self._targets: set[Block] = set()
         self._overlaps = False
         self._strides: list[tuple[int, ...]] = []
@@ -128,8 +129,8 @@ class Entries:
         if t.dim():
             raise HostOperand
         number = self._scalar(t.item(), t.dtype)
-        if self._watched is not None:
-            self._watched.hosts.append((number.kind, number.position, t))
+        if self.watched is not None:
+            self.watched.hosts.append((number.kind, number.position, t))
         return number
 
     def _scalar(self, a: Any, dtype: torch.dtype | None = None) -> Number:
@@ -141,8 +142,8 @@ class Entries:
         self._numbers[1].append(a)
         if type(a) is Drawn:
             self.draws += 1
-            if self._watched is not None:
-                self._watched.drawn.append((len(self._numbers[1]) - 1, a))
+            if self.watched is not None:
+                self.watched.drawn.append((len(self._numbers[1]) - 1, a))
         return Number("integer", len(self._numbers[1]) - 1, torch.bool if type(a) is bool else dtype)
 
     def _undo(self, inputs: int, floats: int, integers: int) -> None:
@@ -150,8 +151,8 @@ class Entries:
         before it."""
         self.inputs.undo(inputs)
         del self._numbers[0][floats:], self._numbers[1][integers:]
-        if self._watched is not None:
-            self._watched.undo(floats, integers)
+        if self.watched is not None:
+            self.watched.undo(floats, integers)
 
 
 _LIMITS = {

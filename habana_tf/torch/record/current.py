@@ -53,7 +53,7 @@ def memory() -> Memory:
     """The memory of tensors, after that of tensors that are gone was taken back."""
     found = recorder()
     if not _in_bad_fork:
-        found.collect()
+        found.memory.collect()
     return found.memory
 
 

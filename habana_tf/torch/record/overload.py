@@ -85,17 +85,17 @@ class Overload:
         overload = overload_of(row.name)
         schema = overload._schema
         names = tuple(a.name for a in schema.arguments)
-        writes = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        written = [a for a in schema.arguments if is_written(a)]
+        aliases = [None if r.alias_info is None else r.alias_info.before_set for r in schema.returns]
         returns = tuple(
-            next((a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
-                  and a.alias_info.before_set == r.alias_info.before_set), None) if r.alias_info is not None else None
-            for r in schema.returns
-        )  # fmt: skip
+            None if alias is None else next((a.name for a in written if a.alias_info.before_set == alias), None)
+            for alias in aliases
+        )
         runtime = frozenset(k for k, name in enumerate(names) if name in row.runtime)
         stock = overload_of(row.stock) if row.stock else overload
-        writes += row.writes
+        writes = (*(a.name for a in written), *row.writes)
         targets = frozenset((*writes, *map(names.index, writes)))
-        return cls(row, overload, stock, runtime, names, tuple(writes), targets, returns)
+        return cls(row, overload, stock, runtime, names, writes, targets, returns)
 
     def on_others(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         """The arguments of a call of `stock`."""
@@ -118,6 +118,11 @@ class Overload:
         if at < len(args):
             return at if args[at] is not None else None
         return name if kwargs.get(name) is not None else None
+
+
+def is_written(argument: Any) -> bool:
+    """Whether a call writes into an argument of a schema."""
+    return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
 def tensor_at(where: Where, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:

@@ -54,7 +54,8 @@ _FULL = MOST_RUN_TIME_NUMBERS - _MOST_OF_AN_OP
 
 class Recorder(Entries):
     """Records the ops of one card. lazy: whether ops wait for `flush`. unrun: in a dry run, what notes copies and ops
-    on the CPU in the place of running them (see `torch.dry_run.recorder`)."""
+    on the CPU in the place of running them (see `torch.dry_run.recorder`). node: the tree node that stands for what was
+    recorded so far; root: that of an empty recording."""
 
     def __init__(self, memory: Memory, lazy: bool) -> None:
         super().__init__(memory)
@@ -63,7 +64,7 @@ class Recorder(Entries):
         self.lock = threading.RLock()
         self.programs = 0
         self.host_uses = 0
-        self._root = self._node = TreeNode(-1)
+        self.root = self.node = TreeNode(-1)
         self._nodes = 0
         self._together = 0
         self._graphs = CompiledGraphs()
@@ -79,22 +80,22 @@ class Recorder(Entries):
         try of a call, after a flush, so that all memory holds what it should."""
         with self.lock:
             self.begin()
-            before, marks = self._node, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
+            before, marks = self.node, (len(self.inputs.blocks), len(self._numbers[0]), len(self._numbers[1]))
             try:
                 entry = self._entry(kernel, args, kwargs)
-                node = self._node.then.get(entry)
+                node = self.node.then.get(entry)
                 if node is None:
                     node = self._new(kernel, entry, args, kwargs)
                 if node.refused:
                     raise NotRecorded(node.refused)
                 new = [None if fresh is None else self.memory.tensor(*fresh) for fresh in node.fresh]
-                self._node = node
+                self.node = node
             except HostOperand:
-                self._node = before
+                self.node = before
                 self._undo(*marks)
                 return self.record(kernel, *on_card(str(kernel.overload), args, kwargs), settled)
             except Unsettled:
-                self._node = before
+                self.node = before
                 self._undo(*marks)
                 if settled:
                     raise NotRecorded("two of its arguments view the same memory as different types") from None
@@ -102,7 +103,7 @@ class Recorder(Entries):
                 self.host_uses += 1  # what was recorded ends here, as before a look at memory
                 return self.record(kernel, args, kwargs, True)
             except BaseException:
-                self._node = before
+                self.node = before
                 self._undo(*marks)
                 raise
             made = self._results(node, new, args, kwargs)
@@ -111,7 +112,7 @@ class Recorder(Entries):
 
     def begin(self) -> None:
         """Called before an op is recorded: flushes, if the op is not to become part of what was recorded so far."""
-        if self._node is not self._root and not self._waits:
+        if self.node is not self.root and not self._waits:
             self.flush()
 
     def end(self, ops: int) -> None:
@@ -129,12 +130,12 @@ class Recorder(Entries):
     @property
     def _full(self) -> bool:
         floats, integers = self._numbers
-        return self._node.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL
+        return self.node.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL
 
     def _new(self, kernel: Overload, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> TreeNode:
         self._nodes += 1
-        node = node_of(self._node, kernel, entry, args, kwargs, self.memory)
-        self._node.then[entry] = node
+        node = node_of(self.node, kernel, entry, args, kwargs, self.memory)
+        self.node.then[entry] = node
         return node
 
     def _results(
@@ -168,29 +169,19 @@ class Recorder(Entries):
 
     # -- graphs -------------------------------------------------------------------------------------------
 
-    @property
-    def node(self) -> TreeNode:
-        """The tree node that stands for what was recorded so far."""
-        return self._node
-
-    @property
-    def root(self) -> TreeNode:
-        """The tree node of an empty recording."""
-        return self._root
-
     def stretch(self, call: Callable[[], Any], args: Sequence[Any]) -> tuple[Any, BoundStretch | None]:
         """Calls a function and records its ops one by one. Returns its results, and what was recorded as a stretch with
         `args` as parameters, for `repeat`; None where another call might not record the same."""
-        watched, before = Watched(), self._watched
+        watched, before = Watched(), self.watched
         stretch = StretchNotes(self.memory, self.inputs, self._numbers, args)
-        self._watched, self._graphs.within = watched, True
+        self.watched, self._graphs.within = watched, True
         try:
             with self.together():
                 results = call()
         finally:
-            self._watched, self._graphs.within = before, False
+            self.watched, self._graphs.within = before, False
         given = results if isinstance(results, (tuple, list)) else [results]
-        return results, stretch.bind(self._node, self._numbers, watched, given)
+        return results, stretch.bind(self.node, self._numbers, watched, given)
 
     def repeat(
         self, bound: BoundStretch, args: Sequence[Any], blocks: list[Block],
@@ -224,7 +215,7 @@ class Recorder(Entries):
             self._numbers[kind][position] = args[argument].item()
         for position, number in bound.drawn:
             self._numbers[1][position] = Drawn.of(number.again(), number.again)
-        self._node = bound.node
+        self.node = bound.node
         return [result(args, made) for result in bound.results]
 
     def run_alone(self, bound: BoundStretch, args: Sequence[Any], blocks: list[Block]) -> list[Any]:
@@ -250,7 +241,7 @@ class Recorder(Entries):
     @property
     def waiting(self) -> bool:
         """Whether something was recorded that has not run yet."""
-        return self._node is not self._root
+        return self.node is not self.root
 
     def tensor(self, shape: Shape, strides: Shape, dtype: torch.dtype) -> tuple[torch.Tensor, Block]:
         """A new tensor, with any contents, and its block."""
@@ -260,12 +251,8 @@ class Recorder(Entries):
             held: Shape = (count,)
         else:
             count, held = math.prod(shape), tuple(map(shape.__getitem__, order))
-        self.collect()
-        return self.memory.tensor(shape, strides, dtype, count * DLPACK[dtype][1] // 8, held)
-
-    def collect(self) -> None:
-        """Takes back the memory of tensors that are gone, but for what the program has still to read."""
         self.memory.collect()
+        return self.memory.tensor(shape, strides, dtype, count * DLPACK[dtype][1] // 8, held)
 
     # -- running ------------------------------------------------------------------------------------------
 
@@ -276,9 +263,9 @@ class Recorder(Entries):
         running raises; the recording is dropped then, and its results have any contents.
         """
         with self.lock:
-            if self._node is self._root:
+            if self.node is self.root:
                 return
-            self.collect()
+            self.memory.collect()
             found = [(b.value, b) for b in self._pending.values() if b.value is not None and b.lent]
             found.sort(key=lambda item: item[0])
             try:
@@ -294,11 +281,9 @@ class Recorder(Entries):
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
         number, memory = self.memory.reading, self.memory
         wanted = tuple((value, b.input if b.reader == number else -1) for value, b in found)
-        launch = self._node.launches.get(wanted)
+        launch = self.node.launches.get(wanted)
         if launch is None:
-            launch = self._node.launches[wanted] = LoadedProgram(
-                self._node.recording(wanted), memory, self.inputs.blocks
-            )
+            launch = self.node.launches[wanted] = LoadedProgram(self.node.recording(wanted), memory, self.inputs.blocks)
             self.programs += 1
         inputs, offsets = self.inputs.addresses(), self.inputs.offsets
         for vector, address, numbers in zip(self._vectors, self._addresses, self._numbers, strict=True):
@@ -313,7 +298,7 @@ class Recorder(Entries):
         try:
             for block in written:
                 memory.count(block)
-            if self._watched is None or self._watched.ran(launch, self.inputs.blocks, offsets, written, self._numbers):
+            if self.watched is None or self.watched.ran(launch, self.inputs.blocks, offsets, written, self._numbers):
                 launch.run(inputs, [b.address for b in written], tuple(offsets))
         except torch.OutOfMemoryError:
             for block in new:
@@ -335,8 +320,8 @@ class Recorder(Entries):
         self._numbers[0].clear()
         self._numbers[1].clear()
         if self._nodes > MOST_NODES:
-            self._root, self._nodes = TreeNode(-1), 0
-        self._node, self._graphs = self._root, CompiledGraphs()
+            self.root, self._nodes = TreeNode(-1), 0
+        self.node, self._graphs = self.root, CompiledGraphs()
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:
         """Makes the memory of a tensor ready for the host: flushes if the recording has still to write it or, before a
@@ -344,30 +329,20 @@ class Recorder(Entries):
         with self.lock:
             self.host_uses += 1
             block = self.memory.of(t)
-            if self._watched is not None:
-                self._watched.touched(block, write)
+            if self.watched is not None:
+                self.watched.touched(block, write)
             if block.value is not None or write and block.reader == self.memory.reading:
                 self.flush()
             if write:
                 self.memory.count(block)
             return block
 
-    @property
-    def noting(self) -> Watched | None:
-        """The notes of the capture or the stretch that is under way; None without one."""
-        return self._watched
-
-    @property
-    def watching(self) -> bool:
-        """Whether a capture or a stretch is under way, which notes what is recorded for later runs."""
-        return self._watched is not None
-
     def watch(self, watched: Watched | None) -> None:
         """Begins a capture, which notes what is recorded and run; None ends it. Raises RuntimeError where one is under
         way."""
-        if watched is not None and self._watched is not None:
+        if watched is not None and self.watched is not None:
             raise RuntimeError("a capture is under way: there is one at a time")
-        self._watched = watched
+        self.watched = watched
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -37,9 +37,9 @@ def test_a_replay_computes_with_what_its_inputs_hold_and_records_nothing() -> No
     for _ in range(3):
         new = torch.randn(4, 3)
         a.copy_(new)
-        programs, step = recorder.programs, recorder._node
+        programs, step = recorder.programs, recorder.node
         g.replay()
-        assert recorder.programs == programs and recorder._node is step
+        assert recorder.programs == programs and recorder.node is step
         want = (new @ w.cpu()).relu()
         torch.testing.assert_close(b.cpu(), want)
         torch.testing.assert_close(c.cpu(), want.sum(1) * 2)

@@ -47,7 +47,7 @@ def test_layers_of_packed_sequences(kind: str) -> None:
     from habana_tf.cache import stats
     from habana_tf.torch import loader
 
-    lazy = loader.load().recorder.lazy
+    lazy = loader.load().lazy
     for form in FORMS:
         torch.manual_seed(2)
         here, there = getattr(nn, kind)(3, 4, **form), getattr(nn, kind)(3, 4, **form)

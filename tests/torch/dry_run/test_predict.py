@@ -148,7 +148,7 @@ def test_what_ends_a_program_ends_it_in_a_prediction_too() -> None:
 
     assert ended(lambda: None) == 1
     assert ended(torch.hpu.synchronize) == ended(torch.hpu.current_stream().synchronize) == ended(core.mark_step) == 2
-    programs = loader.load().recorder.programs
+    programs = loader.load().programs
     plus = torch.compile(lambda x: x + 1, backend="hpu_backend")
 
     class Compiled(nn.Module):
@@ -156,7 +156,7 @@ def test_what_ends_a_program_ends_it_in_a_prediction_too() -> None:
             return plus(x) * 2
 
     assert habana_tf.predict(Compiled(), torch.empty(4, 4)).launches == 1
-    assert loader.load().recorder.programs == programs
+    assert loader.load().programs == programs
     assert plus(torch.ones(3, device="hpu")).tolist() == [2, 2, 2]
 
 

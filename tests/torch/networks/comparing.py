@@ -88,7 +88,7 @@ def compare(
 ) -> list[Compared]:
     """Trains a network on HPU in one of `WAYS`, beside the CPU in fp32. mine, theirs: groups of several processes that
     train it on their cards, and on their CPUs."""
-    recorder = loader.load().recorder
+    recorder = loader.load()
     recorder.flush()
     recorder.lazy = way == "lazy"
     placements.reset()

@@ -19,7 +19,7 @@ TIMES = 7
 
 
 def _programs() -> int:
-    return loader.load().recorder.programs
+    return loader.load().programs
 
 
 READS: dict[str, Callable[[Any, Any, int], Any]] = {
@@ -117,7 +117,7 @@ def test_storage_that_is_read_in_part_and_whole_and_written_over() -> None:
     """As a packed weight, of which parts are read, and which is updated at the same addresses."""
     w, x = torch.randn(3 * 65, 65), torch.randn(4, 65)
     h, hx = w.to("hpu"), x.to("hpu")
-    recorder = loader.load().recorder
+    recorder = loader.load()
     for _ in range(3):
         with recorder.recorded():
             first, second, third = h.split(65)
@@ -161,7 +161,7 @@ def test_minibatches_of_data_on_the_device_train_with_the_programs_of_the_first(
     data, labels = torch.randn(96, 6), torch.randint(0, 3, (96,))
     models = [torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 3)) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
-    recorder, counts = loader.load().recorder, []
+    recorder, counts = loader.load(), []
     losses: list[list[float]] = [[], []]
     for k, where in enumerate(("cpu", "hpu")):
         x, y, model = data.to(where), labels.to(where), models[k].to(where)
@@ -196,8 +196,8 @@ def test_a_compiled_function_takes_batches_of_any_place() -> None:
             torch.testing.assert_close(loss.cpu(), want)
             torch.testing.assert_close(weights.grad.cpu(), w.grad, rtol=1e-4, atol=1e-5)
             weights.grad = w.grad = None
-            assert before in (-1, loader.load().recorder.programs)
-            before = loader.load().recorder.programs
+            assert before in (-1, loader.load().programs)
+            before = loader.load().programs
 
 
 @on_device(modes=("eager",))
