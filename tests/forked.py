@@ -188,7 +188,6 @@ def _locked(path: str) -> Iterator[None]:
 def _serve(listening: socket.socket) -> dict[str, Any]:
     """Forks a keeper and a program per request. Returns in each program: its request."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
-    path = listening.getsockname()
     connections = [listening.accept()[0]]
     while True:
         for ready in select.select([listening, *connections], [], [])[0]:
@@ -205,11 +204,20 @@ def _serve(listening: socket.socket) -> dict[str, Any]:
                 return _fork_program(message, descriptors)
             for each in descriptors:
                 os.close(each)
-        if not connections:
-            with _locked(path):
-                if not select.select([listening], [], [], 0)[0]:
-                    os.unlink(path)
-                    os._exit(0)  # the tests are over
+        if not connections and _is_over(listening):
+            os._exit(0)
+
+
+def _is_over(listening: socket.socket) -> bool:
+    """Whether nobody asks any more; then nobody finds the socket either."""
+    path = listening.getsockname()
+    if not os.path.exists(os.path.dirname(path)):
+        return True  # the run of the tests has removed it
+    with _locked(path):
+        if select.select([listening], [], [], 0)[0]:
+            return False
+        os.unlink(path)
+        return True
 
 
 def _fork_program(message: bytes, descriptors: list[int]) -> dict[str, Any]:
