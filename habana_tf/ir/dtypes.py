@@ -24,6 +24,8 @@ class DType(Enum):
     U32 = ("uint32", 32, "u", 22, "i32")
     I64 = ("int64", 64, "i", 9, "i64")
     U64 = ("uint64", 64, "u", 23, "i64")
+    F8E5M2 = ("float8_e5m2", 8, "f", 24, "i8")
+    F8E4M3 = ("float8_e4m3fn", 8, "f", 25, "i8")
     BF16 = ("bfloat16", 16, "f", 14, "bfloat")
     F16 = ("float16", 16, "f", 19, "half")
     F32 = ("float32", 32, "f", 1, "float")
@@ -57,12 +59,12 @@ class DType(Enum):
 
     @property
     def is_short(self) -> bool:
-        """Whether it is a 16-bit float: arithmetic on it is done in fp32."""
-        return self in (DType.BF16, DType.F16)
+        """Whether it is a float of 8 or 16 bits: arithmetic on it is done in fp32."""
+        return self.kind == "f" and self.bits < 32
 
     @property
     def accumulator(self) -> DType:
-        """The type of sums and products: fp32 for 16-bit floats, else the type itself."""
+        """The type of sums and products: fp32 for short floats, else the type itself."""
         return DType.F32 if self.is_short else self
 
     def limit(self, highest: bool) -> float | int | bool:
@@ -76,16 +78,18 @@ class DType(Enum):
 
     @property
     def numpy(self) -> Any:
-        """The NumPy dtype (bfloat16 from ml_dtypes)."""
+        """The NumPy dtype (bfloat16 and the 8-bit floats from ml_dtypes)."""
         import numpy as np
 
-        if self is DType.BF16:
+        if self in (DType.BF16, DType.F8E4M3, DType.F8E5M2):
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            return np.dtype(getattr(ml_dtypes, self.label))
         return np.dtype(self.label)
 
 
+LARGEST_E4M3 = 448.0
+"""The largest number of float8_e4m3fn; a larger one, or an infinity, is rounded to it, as PyTorch does."""
 _BY_NUMBER = {d.number: d for d in DType}
 _BY_LABEL = {d.label: d for d in DType}
 

@@ -1,6 +1,6 @@
 """The scalar functions of MAP in NumPy, for the interpreter (its docstring has the rules of rounding).
 
-Functions take arrays of one type (16-bit floats already widened to float32); `apply_scalar` rounds their results.
+Functions take arrays of one type (short floats already widened to float32); `apply_scalar` rounds their results.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from habana_tf.ir.dtypes import DType
+from habana_tf.ir.dtypes import LARGEST_E4M3, DType
 
 
 def apply_scalar(fn: str, out: DType, types: Sequence[DType], src: Sequence[Any]) -> Any:
@@ -23,7 +23,14 @@ def apply_scalar(fn: str, out: DType, types: Sequence[DType], src: Sequence[Any]
     if fn == "select":
         return np.where(src[0], src[1], src[2])
     wide = [s.astype(t.accumulator.numpy, copy=False) for s, t in zip(src, types, strict=True)]
-    return np.asarray(_FUNCTIONS[fn](*wide)).astype(out.numpy, copy=False)
+    return rounded(np.asarray(_FUNCTIONS[fn](*wide)), out)
+
+
+def rounded(x: Any, dtype: DType) -> Any:
+    """x as an array of `dtype`. float8_e4m3fn, which has no infinities, ends at its largest number."""
+    if dtype is DType.F8E4M3:
+        x = np.clip(x, -LARGEST_E4M3, LARGEST_E4M3)
+    return x.astype(dtype.numpy, copy=False)
 
 
 def _cast(x: Any, source: DType, out: DType) -> Any:
@@ -31,7 +38,7 @@ def _cast(x: Any, source: DType, out: DType) -> Any:
         return x.astype(source.accumulator.numpy) != 0
     if source.is_short or (out.is_short and source.is_int):
         x = x.astype(np.float32)
-    return x.astype(out.numpy)
+    return rounded(x, out)
 
 
 def _elementwise(fn: Callable[[float], float]) -> Callable[[Any], Any]:

@@ -176,8 +176,6 @@ def test_layouts_and_types_that_are_not_there_are_refused_by_their_names() -> No
         ("_mkldnn", lambda: x.to_mkldnn()),
         ("quantized", lambda: torch.quantize_per_tensor(x, 1.0, 0, torch.qint8)),
         ("quantized", lambda: torch.quantize_per_channel(x, one, zero, 0, torch.qint8)),
-        ("torch.float8_e4m3fn", lambda: x.to(torch.float8_e4m3fn)),
-        ("torch.float8_e5m2", lambda: x.view(torch.float8_e5m2).cpu()),
         ("torch.bits8", lambda: torch.empty(2, dtype=torch.bits8, device="hpu")),
     ):
         words = f"HPU has no ({re.escape(kind)} tensors|tensors of {re.escape(kind)})"

@@ -1,6 +1,6 @@
 """Operations of LLVM IR on scalars or vectors of lanes: constants, arithmetic, conversions, calls.
 
-One lane is a scalar. 16-bit floats (bfloat16, float16) are `float` in registers, booleans `i1`.
+One lane is a scalar. Floats of 8 and 16 bits are `float` in registers, booleans `i1`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def register_type(dtype: DType) -> str:
 def memory_type(dtype: DType) -> str:
     """The LLVM type of an element in memory.
 
-    bfloat16 is i16: on CPUs without instructions for `bfloat` LLVM would call functions of the compiler's run-time
-    library, which is not linked.
+    bfloat16 is i16, and 8-bit floats are i8: on CPUs without instructions for `bfloat` LLVM would call functions of
+    the compiler's run-time library, which is not linked.
     """
     return {DType.BOOL: "i8", DType.BF16: "i16"}.get(dtype, dtype.llvm)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from habana_tf.compiler.codegen.circular_math import CircularMath
 from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.float8 import FORMATS, Float8
 from habana_tf.compiler.codegen.lanes import float_literal, memory_type, register_type
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir.dtypes import DType
@@ -20,7 +21,7 @@ _BOOL_BINARY = {
 _BOOL_COMPARE = {"eq": "eq", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
 
 
-class Scalar(CircularMath):
+class Scalar(CircularMath, Float8):
     """Emits scalar functions on `lanes` lanes (1: scalars)."""
 
     # -- the functions --------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ class Scalar(CircularMath):
             return self._narrow(a)
         if dtype is DType.F16:
             return self.convert("fptrunc", a, "float", "half")
-        return a
+        return self.to_float8(a, dtype) if dtype in FORMATS else a
 
     def _narrow(self, a: Value) -> Value:
         """float to bfloat16, nearest even."""
@@ -217,4 +218,4 @@ class Scalar(CircularMath):
             return self._exact(self.convert("bitcast", bits, "i32", "float"))
         if dtype is DType.F16:
             return self.convert("fpext", a, "half", "float")
-        return a
+        return self._exact(self.from_float8(a, dtype)) if dtype in FORMATS else a

@@ -26,7 +26,7 @@ from habana_tf.torch.dispatch import (
 from habana_tf.torch.dispatch.composed import Composed
 from habana_tf.torch.dispatch.deterministic import filled
 from habana_tf.torch.dispatch.fused_optimizers import Fused
-from habana_tf.torch.memory.element_types import COMPUTED, DLPACK, PRIMITIVE
+from habana_tf.torch.memory.element_types import COMPUTED, PRIMITIVE, has
 from habana_tf.torch.memory.strides import contiguous_strides
 from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.table import rows
@@ -146,7 +146,7 @@ class Kernels:
 
     def _new(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:
         kind = dtype or torch.get_default_dtype()
-        if kind not in DLPACK:
+        if not has(kind):
             raise TypeError(f"HPU has no tensors of {kind}")
         if kind is torch.complex32:
             torch.empty(0, dtype=kind, device="cpu")  # warns once, as for each device
@@ -237,7 +237,7 @@ class Kernels:
                     self._cast, (t,), {"dtype": dtype or t.dtype, "memory_format": form}
                 )
                 return made
-        plain = t.device.type == "cpu" and t.layout is torch.strided and t.dtype in DLPACK and not t.is_conj()
+        plain = t.device.type == "cpu" and t.layout is torch.strided and has(t.dtype) and not t.is_conj()
         same = dtype in (None, t.dtype) and form is torch.preserve_format and current.recorder().unrun is None
         if plain and same and device is not None and device.type == "hpu" and not device.index:
             with current.recorder().lock, telemetry.copied(EventKind.TO_CARD, t.nbytes):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
+from habana_tf.hardware.chips import chip
 from habana_tf.ir.dtypes import DType
 
 _TYPES: tuple[tuple[torch.dtype, DType, int], ...] = (
@@ -17,6 +20,8 @@ _TYPES: tuple[tuple[torch.dtype, DType, int], ...] = (
     (torch.int8, DType.I8, 0),
     (torch.uint8, DType.U8, 1),
     (torch.bool, DType.BOOL, 6),
+    (torch.float8_e4m3fn, DType.F8E4M3, 10),
+    (torch.float8_e5m2, DType.F8E5M2, 12),
 )
 
 PRIMITIVE = {t: d for t, d, _ in _TYPES}
@@ -28,5 +33,12 @@ DLPACK = {
 }  # fmt: skip
 """(code, bits) by which a DLPack capsule names a type. Complex numbers and wide unsigned ones are stored; no program
 computes with them."""
-COMPUTED = frozenset({DType.F32, DType.BF16, DType.I64, DType.I32, DType.I16, DType.I8, DType.U8, DType.BOOL})
+COMPUTED = frozenset(PRIMITIVE.values()) - {DType.F16, DType.F64}
 """Types that programs compute with; others have CPU kernels."""
+
+
+@functools.cache
+def has(dtype: torch.dtype) -> bool:
+    """Whether the simulated card has tensors of this type."""
+    short = dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
+    return dtype in DLPACK and not (short and chip().float8_e4m3_largest is None)

@@ -31,6 +31,8 @@ from typing import Any
 
 from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp, Ref, Role
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
+from habana_tf.formulas import float8
+from habana_tf.hardware.chips import chip
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.ir.extent import Extent
@@ -156,7 +158,7 @@ def _stored(
         if node is None:
             out.append(b.const(0, from_label(label), shape))
             continue
-        node = b.expand(b.map("stored", b.cast(node, from_label(label))), shape)
+        node = b.expand(b.map("stored", float8.cast(b, node, from_label(label))), shape)
         if k >= fresh:
             contents, geometry, whole = targets[k - fresh]
             if contents is not None and 0 in shape:
@@ -219,7 +221,10 @@ class TorchCluster(Cluster):
 
     def computed(self) -> list[tuple[str, object]]:
         """See `Cluster.computed`: the recording and the lowerings of both tables."""
-        return [*super().computed(), ("framework", "torch"), ("lowerings", lowerings_version())]
+        parts = [*super().computed(), ("framework", "torch"), ("lowerings", lowerings_version())]
+        if self._has({d.label for d in float8.FLOAT8}):
+            parts.append(("largest float8_e4m3fn", chip().float8_e4m3_largest))
+        return parts
 
     def builder(self) -> SinkingBuilder:
         """See `layouts`."""
@@ -227,10 +232,13 @@ class TorchCluster(Cluster):
 
     @functools.cached_property
     def has_bf16(self) -> bool:
+        return self._has({DType.BF16.label})
+
+    def _has(self, labels: set[str]) -> bool:
+        """Whether a tensor of one of these types is an input or a result of an op."""
         assert self.recording is not None
-        label = DType.BF16.label
-        return any(t == label for _, t in self.recording.inputs) or any(
-            result[1] == label for op in self.recording.ops for result in op[3]
+        return any(t in labels for _, t in self.recording.inputs) or any(
+            result[1] in labels for op in self.recording.ops for result in op[3]
         )
 
 

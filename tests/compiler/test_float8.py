@@ -1,0 +1,92 @@
+"""8-bit floats: every code read, float32 rounded to the nearest one. The oracle is ml_dtypes; what is above the largest
+number of float8_e4m3fn becomes that number, where ml_dtypes makes NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Program
+from tests.compiler.running import MATMUL, check, compiled
+
+FORMATS = [DType.F8E4M3, DType.F8E5M2]
+both = pytest.mark.parametrize("dtype", FORMATS, ids=str)
+
+
+def _converted(x: np.ndarray, source: DType, out: DType) -> np.ndarray:
+    b = Builder()
+    return compiled(Program([node := b.input(x.shape, source)], [b.cast(node, out)]), [x])[0][0]
+
+
+def _numbers(dtype: DType) -> np.ndarray:
+    """Every number of the format, what lies halfway between two neighbours and beside that, far away and near zero."""
+    codes = np.arange(256, dtype=np.uint8).view(dtype.numpy).astype(np.float32)
+    finite = np.unique(codes[np.isfinite(codes)])
+    halves = (finite[1:] + finite[:-1]) / 2
+    ends = np.array([0.0, -0.0, 1e-45, -1e-40, 3e38, np.inf, -np.inf, np.nan, 449, 464, 465, 480, 61439, 61440], "f")
+    beside = [np.nextafter(halves, np.float32(to)) for to in (np.inf, -np.inf)]
+    random = np.random.default_rng(0).integers(0, 2**32, 100_000, np.uint32).view(np.float32)
+    return np.concatenate([codes, halves, *beside, ends, random]).astype(np.float32)
+
+
+@both
+@pytest.mark.parametrize("lanes", ["vectors", "scalars"])
+def test_every_code_and_every_tie(dtype: DType, lanes: str) -> None:
+    codes = np.arange(256, dtype=np.uint8).view(dtype.numpy)
+    numbers = _numbers(dtype)
+    with np.errstate(all="ignore"):
+        wide = codes.astype(np.float32)
+        limit = 448 if dtype is DType.F8E4M3 else np.inf
+        short = np.clip(numbers, -limit, limit).astype(dtype.numpy)
+    if lanes == "scalars":
+        codes, wide, numbers, short = codes[:3], wide[:3], numbers[-3:], short[-3:]
+    np.testing.assert_array_equal(_converted(codes, dtype, DType.F32), wide)
+    got = _converted(numbers, DType.F32, dtype)
+    nan = np.isnan(numbers)
+    np.testing.assert_array_equal(got.view(np.uint8)[~nan], short.view(np.uint8)[~nan])
+    assert np.isnan(got[nan].astype(np.float32)).all()
+
+
+@both
+@pytest.mark.parametrize("other", [DType.BF16, DType.F16, DType.I32, DType.U8, DType.BOOL], ids=str)
+def test_casts_to_and_from_other_types(dtype: DType, other: DType) -> None:
+    b = Builder()
+    x, y = b.input((300,), dtype), b.input((300,), other)
+    numbers = np.random.default_rng(1).integers(0, 100, 300)
+    check(
+        Program([x, y], [b.cast(x, other), b.cast(y, dtype)]),
+        [numbers.astype(dtype.numpy), numbers.astype(other.numpy)],
+    )
+
+
+@both
+def test_a_value_rounded_on_its_way_is_seen_rounded(dtype: DType) -> None:
+    """Within one kernel, float32 keeps no digits that the format lacks."""
+    b = Builder()
+    x = b.input((64, 33), DType.F32)
+    out = b.cast(b.map("stored", b.cast(b.map("mul", x, x), dtype)), DType.F32)
+    check(Program([x], [out]), [np.random.default_rng(2).standard_normal((64, 33)).astype(np.float32)], rtol=0, atol=0)
+
+
+@both
+@pytest.mark.parametrize("shapes", [(5, 7, 9), (64, 256, 128)], ids=str)
+@pytest.mark.parametrize("wide", [DType.BF16, DType.F32], ids=str)
+def test_products(dtype: DType, shapes: tuple[int, int, int], wide: DType) -> None:
+    m, k, n = shapes
+    b = Builder()
+    x, y = b.input((m, k), dtype), b.input((k, n), dtype)
+    out = b.contract(b.cast(x, wide), b.cast(y, wide), MATMUL, DType.F32)
+    arrays = [np.random.default_rng(3).standard_normal(s).astype(dtype.numpy) for s in ((m, k), (k, n))]
+    got, _ = compiled(Program([x, y], [out]), arrays)
+    np.testing.assert_allclose(got[0], arrays[0].astype("d") @ arrays[1].astype("d"), rtol=1e-5, atol=1e-4)
+
+
+@both
+def test_moved_and_chosen_without_change(dtype: DType) -> None:
+    b = Builder()
+    x, c = b.input((6, 8), dtype), b.input((6, 8), DType.BOOL)
+    arrays = [np.arange(48, dtype=np.uint8).reshape(6, 8).view(dtype.numpy), np.arange(48).reshape(6, 8) % 2 == 0]
+    outs = [b.permute(x, (1, 0)), b.select(c, x, b.map("neg", x)), b.map("bitcast", x, dtype=DType.U8)]
+    check(Program([x, c], outs), arrays, rtol=0, atol=0)
