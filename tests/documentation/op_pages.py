@@ -32,9 +32,11 @@ def torch_page(page: str) -> str:
     from habana_tf.torch.ops import catalog
 
     entries = catalog.entries()
-    own = sum(e.overload.startswith(catalog.OWN) for e in entries)
-    counts = f"{len(entries) - own} overloads of ATen are computed by programs, {own} more are"
-    page = re.sub(r"^\d+ overloads of ATen are computed by programs, \d+ more are", counts, page, flags=re.M)
+    own, habana = (sum(e.overload.startswith(name) for e in entries) for name in (catalog.OWN, "hpu::"))
+    aten = len(entries) - own - habana
+    counts = f"{aten} overloads of ATen and {habana} of `torch.ops.hpu` are computed by programs, {own} more are"
+    pattern = r"^\d+ overloads of ATen and \d+ of `torch.ops.hpu` are computed by programs, \d+ more are"
+    page = re.sub(pattern, counts, page, flags=re.M)
     runtime = {e.overload: ", ".join(f"`{name}`" for name in e.runtime) for e in entries}
     return _with_rows(page, (f"| `{e.overload}` | {e.family} | {e.types} | {runtime[e.overload]} |" for e in entries))
 

@@ -26,6 +26,7 @@ from habana_tf.torch.dispatch import (
 from habana_tf.torch.dispatch.composed import Composed
 from habana_tf.torch.dispatch.deterministic import filled
 from habana_tf.torch.dispatch.fused_optimizers import Fused
+from habana_tf.torch.hpu_ops import registration as hpu_ops
 from habana_tf.torch.memory.element_types import COMPUTED, PRIMITIVE, has
 from habana_tf.torch.memory.strides import contiguous_strides
 from habana_tf.torch.ops import own_ops
@@ -87,6 +88,7 @@ class Kernels:
         self._aten.impl("_to_copy", self._to_copy, _KEY)
         self._aten.impl("clone", self._to_copy, _KEY)
         self._recurrent = [*recurrent.register(self._kernel), packed_sequences.register()]
+        self._hpu = hpu_ops.register(self._kernel)
         attention.register(self._aten)
         for name, kernel_of in replaced.kernels(self._fallback):
             self._aten.impl(name, kernel_of, _KEY)

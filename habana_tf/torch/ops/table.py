@@ -7,7 +7,7 @@ from importlib import import_module
 from habana_tf.torch.ops.row import ROWS, OverloadRow
 
 FAMILIES = (
-    "activations comparisons convolutions creation elementwise functions indexing joining losses "
+    "activations comparisons convolutions creation elementwise float8 functions indexing joining losses "
     "normalization ordering padding pooling products random recurrent reductions resizing updates"
 ).split()
 """The modules of lowerings: importing them adds their rows."""

@@ -30,6 +30,7 @@ SMALL = 1 << 12
 """Elements that any kernel computes in microseconds."""
 _KEPT = 8
 """Lengths up to here are not shortened: they are those of windows, not of batches."""
+_SHORT = frozenset({torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2})
 _NO_KERNEL = "Could not run"
 """How PyTorch begins to say that the CPU has no kernel of an overload."""
 _MOST = 1 << 14
@@ -112,7 +113,7 @@ class _Call:
             with torch.random.fork_rng(devices=[], enabled=draws):
                 self.overload(*args, **kwargs)
         except NotImplementedError as why:
-            few = self.mixed or any(t.dtype is torch.bfloat16 for t in self.given)  # types that cards have kernels for
+            few = self.mixed or any(t.dtype in _SHORT for t in self.given)  # types that cards have kernels for
             return None if few or str(why).startswith(_NO_KERNEL) else why.with_traceback(None)
         except Exception as why:
             return why.with_traceback(None)  # which would keep what all callers hold, in a circle

@@ -1,0 +1,255 @@
+"""Casts from and to 8-bit floats, products of them, and what belongs to that, as formulas of PyTorch's ops.
+
+A cast multiplies by its scale in the type of the tensor that is not in 8 bits, and a cast to 8 bits ends at the largest
+number of the simulated chip's format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from habana_tf.formulas import float8
+from habana_tf.torch.hpu_ops.op import always, op
+from habana_tf.torch.memory.element_types import PRIMITIVE
+
+_BITS = {torch.float8_e4m3fn: (3, 2.0**-6), torch.float8_e5m2: (2, 2.0**-14)}
+"""Bits of the mantissa, and the smallest number with a leading one."""
+
+
+def largest(dtype: torch.dtype) -> float:
+    """The largest number of an 8-bit format on the simulated chip."""
+    return float8.largest(PRIMITIVE[dtype])
+
+
+def _scaled(x: torch.Tensor, scale: torch.Tensor | float | None, shape: Sequence[int] | None) -> torch.Tensor:
+    """x times a scale, which is rounded to the type of x before."""
+    if scale is None:
+        return x
+    if not isinstance(scale, torch.Tensor):
+        scale = torch.tensor(scale, dtype=x.dtype, device=x.device)
+    return x * (scale if shape is None else scale.reshape(list(shape))).to(x.dtype)
+
+
+def _dithered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """x in float32, at one of the two numbers of an 8-bit format beside it: at either with the probability that makes
+    the mean x. Drawn from the generator of its device."""
+    mantissa, smallest = _BITS[dtype]
+    size = x.abs()
+    power = (size.view(torch.int32) & 0x7F800000).view(torch.float32).clamp(min=smallest)
+    step = power * 2.0**-mantissa
+    return torch.copysign(torch.floor(size / step + torch.rand_like(size)) * step, x)
+
+
+def _is_exact(
+    input: torch.Tensor, scale: Any = None, stochastic_rounding: bool = False, is_amax: bool = False,
+    dtype: torch.dtype | None = None, scale_shape: Any = None,
+) -> bool:  # fmt: skip
+    return not stochastic_rounding
+
+
+_CAST = "bool stochastic_rounding=False, bool is_amax=False, ScalarType dtype=None, int[]? scale_shape=None"
+
+
+@op(
+    f"cast_to_fp8_v2(Tensor input, Tensor? scale=None, {_CAST}) -> (Tensor, Tensor)",
+    f"cast_to_fp8_v2.scalar(Tensor input, float scale, {_CAST}) -> (Tensor, Tensor)",
+    row=_is_exact,
+)
+def cast_to_fp8(
+    input: torch.Tensor, scale: torch.Tensor | float | None = None, stochastic_rounding: bool = False,
+    is_amax: bool = False, dtype: torch.dtype | None = None, scale_shape: Sequence[int] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """input * scale in 8 bits, by default in float8_e5m2; and the largest size in input, in float32, with is_amax, else
+    a tensor without elements. scale_shape: the shape to see a scale in that is a vector.
+
+    Raises RuntimeError for an input in 8 bits with is_amax, or of another type than the result.
+    """
+    dtype = dtype or torch.float8_e5m2
+    if input.dtype in _BITS:
+        _check_same(input.dtype, dtype, is_amax)
+        x = input.float()
+    else:
+        x = input
+    end = largest(dtype)
+    x = _scaled(x, scale, scale_shape).float().clamp(-end, end)
+    if stochastic_rounding:
+        x = _dithered(x, dtype)
+    amax = input.abs().amax().float() if is_amax else input.new_empty(0, dtype=torch.float32)
+    return x.to(dtype), amax
+
+
+def _check_same(source: torch.dtype, target: torch.dtype, is_amax: bool) -> None:
+    if is_amax:
+        raise RuntimeError("CastToFp8V2 must have no amax for float8.")
+    if source != target:
+        names = " and ".join(str(each).removeprefix("torch.").replace("f", "F", 1) for each in (source, target))
+        raise RuntimeError(f"CastToFp8V2 input and output must have the same dtype for float8, but are {names}")
+
+
+@op(f"cast_to_fp8_v2.scalar_list(Tensor input, float[] scale, {_CAST}) -> (Tensor, Tensor)")
+def cast_to_fp8_by_list(input: torch.Tensor, scale: Sequence[float], *rest: Any, **named: Any) -> Any:
+    """As `cast_to_fp8`, with a scale for each channel."""
+    return torch.ops.hpu.cast_to_fp8_v2(input, _tensor(scale, input), *rest, **named)
+
+
+@op(
+    "cast_to_fp8_hybrid(Tensor input, Tensor? scale_152=None, Tensor? scale_143=None, bool stochastic_rounding=False, "
+    "bool is_amax=False) -> (Tensor, Tensor, Tensor)"
+)
+def cast_to_fp8_hybrid(
+    input: torch.Tensor, scale_152: torch.Tensor | None = None, scale_143: torch.Tensor | None = None,
+    stochastic_rounding: bool = False, is_amax: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """input in float8_e5m2, whose rounding may be left to chance, and in float8_e4m3fn; the largest size."""
+    cast = torch.ops.hpu.cast_to_fp8_v2
+    wide, amax = cast(input, scale_152, stochastic_rounding, is_amax, torch.float8_e5m2)
+    return wide, cast(input, scale_143, False, False, torch.float8_e4m3fn)[0], amax
+
+
+@op(
+    "cast_from_fp8(Tensor input, Tensor? scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
+    "cast_from_fp8.scalar(Tensor input, float scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
+    row=always,
+)
+def cast_from_fp8(
+    input: torch.Tensor, scale: torch.Tensor | float | None, out_dtype: torch.dtype,
+    scale_shape: Sequence[int] | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """input * scale in out_dtype. scale_shape: as in `cast_to_fp8`."""
+    return _scaled(input.to(out_dtype), scale, scale_shape)
+
+
+@op("cast_from_fp8.scalar_list(Tensor input, float[] scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor")
+def cast_from_fp8_by_list(
+    input: torch.Tensor, scale: Sequence[float], out_dtype: torch.dtype, scale_shape: Sequence[int] | None = None
+) -> torch.Tensor:
+    """As `cast_from_fp8`, with a scale for each channel."""
+    made: torch.Tensor = torch.ops.hpu.cast_from_fp8(input, _tensor(scale, input), out_dtype, scale_shape)
+    return made
+
+
+_GEMM = "Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor? D, ScalarType out_dtype"
+_REST = "Tensor? bias=None, bool accumulate=False, int[]? B_scale_shape=None"
+
+
+@op(
+    f"fp8_gemm_v2({_GEMM}, Tensor? A_scale_inv=None, Tensor? B_scale_inv=None, {_REST}) -> Tensor",
+    f"fp8_gemm_v2.scalar({_GEMM}, float A_scale_inv, float B_scale_inv, {_REST}) -> Tensor",
+    row=always,
+)
+def fp8_gemm(
+    A: torch.Tensor, trans_A: bool, B: torch.Tensor, trans_B: bool, D: torch.Tensor | None, out_dtype: torch.dtype,
+    A_scale_inv: torch.Tensor | float | None = None, B_scale_inv: torch.Tensor | float | None = None,
+    bias: torch.Tensor | None = None, accumulate: bool = False, B_scale_shape: Sequence[int] | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """A @ B times both scales, plus bias, plus D with accumulate: sums in float32, rounded once to out_dtype. A, B:
+    matrices, or batches of them that are broadcast, turned over where it is said so."""
+    x, y = (t.float().mT if turned and t.dim() > 1 else t.float() for t, turned in ((A, trans_A), (B, trans_B)))
+    total = _scaled(_scaled(x @ y, A_scale_inv, None), B_scale_inv, B_scale_shape)
+    for more in (bias, D if accumulate else None):
+        if more is not None:
+            total = total + more.float()
+    return total.to(out_dtype)
+
+
+@op(f"fp8_gemm_v2.scalar_list({_GEMM}, float[] A_scale_inv, float[] B_scale_inv, {_REST}) -> Tensor")
+def fp8_gemm_by_list(
+    A: torch.Tensor, trans_A: bool, B: torch.Tensor, trans_B: bool, D: torch.Tensor | None, out_dtype: torch.dtype,
+    A_scale_inv: Sequence[float], B_scale_inv: Sequence[float], *rest: Any, **named: Any,
+) -> Any:  # fmt: skip
+    """As `fp8_gemm`, with scales for channels."""
+    scales = _tensor(A_scale_inv, A), _tensor(B_scale_inv, B)
+    return torch.ops.hpu.fp8_gemm_v2(A, trans_A, B, trans_B, D, out_dtype, *scales, *rest, **named)
+
+
+def _tensor(numbers: Sequence[float], like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float32, device=like.device)
+
+
+_CONVOLUTION = (
+    "Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, "
+    "int groups=1, ScalarType? out_dtype=None"
+)
+
+
+@op(
+    f"conv2d_fp8({_CONVOLUTION}, Tensor? scale_input=None, Tensor? scale_weight=None) -> Tensor",
+    f"conv2d_fp8.scalar({_CONVOLUTION}, float scale_input=1.0, float scale_weight=1.0) -> Tensor",
+)
+def conv2d_fp8(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0), dilation: Sequence[int] = (1, 1), groups: int = 1,
+    out_dtype: torch.dtype | None = None, scale_input: torch.Tensor | float | None = None,
+    scale_weight: torch.Tensor | float | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """A convolution times both scales, plus bias, rounded to out_dtype, by default bfloat16. Sums are in float32."""
+    made = torch.conv2d(input.float(), weight.float(), None, stride, padding, dilation, groups)
+    made = _scaled(_scaled(made, scale_input, None), scale_weight, None)
+    if bias is not None:
+        made = made + bias.float().reshape(-1, 1, 1)
+    return made.to(out_dtype or torch.bfloat16)
+
+
+_SOFTMAX = "Tensor input, int dim"
+
+
+@op(
+    f"softmax_fp8({_SOFTMAX}, Tensor? input_scale=None, Tensor? output_scale=None, Tensor? inv_attn_heads=None, "
+    "Tensor? fused_add=None) -> Tensor",
+    f"softmax_fp8.Scalar_scales({_SOFTMAX}, float input_scale, float output_scale, Tensor? inv_attn_heads=None, "
+    "Tensor? fused_add=None) -> Tensor",
+    f"softmax_fp8.Scalar({_SOFTMAX}, float input_scale, float output_scale, float inv_attn_heads, "
+    "Tensor? fused_add=None) -> Tensor",
+)
+def softmax_fp8(
+    input: torch.Tensor, dim: int, input_scale: torch.Tensor | float | None = None,
+    output_scale: torch.Tensor | float | None = None, inv_attn_heads: torch.Tensor | float | None = None,
+    fused_add: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """softmax(input * inv_attn_heads * input_scale + fused_add), times output_scale in float8_e4m3fn; in bfloat16
+    without scales. Raises RuntimeError where one scale is given, or fused_add or an input in 8 bits without any."""
+    if (input_scale is None) != (output_scale is None):
+        raise RuntimeError("softmax_fp8: input_scale and output_scale are both given or both None")
+    if input_scale is None and (fused_add is not None or input.dtype in _BITS):
+        raise RuntimeError("softmax_fp8: an input in 8 bits, and fused_add, need input_scale and output_scale")
+    x = _scaled(_scaled(input.float(), inv_attn_heads, None), input_scale, None)
+    if fused_add is not None:
+        x = x + fused_add.float()
+    made = torch.softmax(x, dim)
+    if output_scale is None:
+        return made.bfloat16()
+    end = largest(torch.float8_e4m3fn)
+    return _scaled(made, output_scale, None).clamp(-end, end).to(torch.float8_e4m3fn)
+
+
+@op("sum_fp8(Tensor self, int[1]? dim=None, bool keepdim=False, ScalarType? out_dtype=None) -> Tensor")
+def sum_fp8(
+    self: torch.Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, out_dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """The sum over axes, by default all, in float32, rounded to out_dtype, by default the type of self."""
+    return self.float().sum(dim, keepdim).to(out_dtype or self.dtype)
+
+
+@op(
+    "calculate_scale_for_cast(Tensor input, int maxMode, int scaleMode, int? reduceAxis=None, "
+    "bool reduceKeepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor"
+)
+def calculate_scale_for_cast(
+    input: torch.Tensor, maxMode: int, scaleMode: int, reduceAxis: int | None = None, reduceKeepdim: bool = False,
+    fullscale: float = 1.0, backoff: float = 1.0,
+) -> torch.Tensor:  # fmt: skip
+    """The largest size in input, over fullscale * backoff. maxMode: 0 takes input as it is, 1 the largest of all, 2 of
+    each channel, along reduceAxis. scaleMode: 1 rounds up to a power of two. Raises RuntimeError for another mode."""
+    if maxMode not in (0, 1, 2) or scaleMode not in (0, 1):
+        raise RuntimeError(
+            f"calculate_scale_for_cast: maxMode is 0, 1 or 2 and scaleMode 0 or 1, not {maxMode}, {scaleMode}"
+        )
+    x = input
+    if maxMode:
+        size = input.abs()
+        x = size.amax() if maxMode == 1 else size.amax(reduceAxis if reduceAxis is not None else 0, reduceKeepdim)
+        x = x / (fullscale * backoff)
+    return torch.exp2(torch.ceil(torch.log2(x))) if scaleMode else x

@@ -1,0 +1,84 @@
+"""Habana's casts from and to 8-bit floats, and their product, which other devices compute by `hpu_ops.float8`.
+
+The product's factors are exact in bfloat16, whose products and sums in float32 the card's units have for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from habana_tf.formulas import float8
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Contraction, Node
+from habana_tf.torch.ops.row import Call, Operand, overload
+
+
+def _scaled(c: Call, x: Node, scale: Operand | None, dtype: DType, shape: Sequence[int] | None) -> Node:
+    """x in `dtype`, times a number in that type, a vector along its last axis, or a tensor of the shape given."""
+    b = c.b
+    x = float8.cast(b, x, dtype)
+    if scale is None:
+        return x
+    factor = c.node(scale, dtype)
+    if shape is not None and isinstance(scale, Node):
+        factor = b.reshape(factor, shape)
+    return b.map("stored", b.binary("mul", x, b.map("stored", factor)))
+
+
+@overload("hpu::cast_to_fp8_v2", "hpu::cast_to_fp8_v2.scalar", runtime=["scale"])
+def cast_to_fp8(
+    c: Call, x: Node, scale: Operand | None = None, stochastic_rounding: bool = False, is_amax: bool = False,
+    dtype: None = None, scale_shape: Sequence[int] | None = None,
+) -> tuple[Node, Node]:  # fmt: skip
+    """The cast, whose numbers end at the largest of the format, and the largest size of x, or nothing."""
+    b, source = c.b, DType.F32 if x.dtype in float8.FLOAT8 else x.dtype
+    end = float8.largest(c.dtype)
+    out = float8.saturated(float8.widened(b, _scaled(c, x, scale, source, scale_shape)), end).done(c.dtype)
+    if not is_amax:
+        return out, b.const(0, DType.F32, (0,))
+    return out, b.reduce("max", b.map("abs", b.cast(x, DType.F32)), range(x.rank))
+
+
+@overload("hpu::cast_from_fp8", "hpu::cast_from_fp8.scalar", runtime=["scale"])
+def cast_from_fp8(
+    c: Call, x: Node, scale: Operand | None, out_dtype: None, scale_shape: Sequence[int] | None = None
+) -> Node:
+    return _scaled(c, x, scale, c.dtype, scale_shape)
+
+
+@overload("hpu::fp8_gemm_v2", "hpu::fp8_gemm_v2.scalar", runtime=["A_scale_inv", "B_scale_inv"])
+def fp8_gemm(
+    c: Call, x: Node, trans_x: bool, y: Node, trans_y: bool, d: Node | None, out_dtype: None,
+    x_scale: Operand | None = None, y_scale: Operand | None = None, bias: Node | None = None, accumulate: bool = False,
+    y_scale_shape: Sequence[int] | None = None,
+) -> Node:  # fmt: skip
+    """The products of matrices, in batches that are broadcast; scales, bias and `d` are applied to sums in float32."""
+    b = c.b
+    x, y = (_matrices(c, node, turned) for node, turned in ((x, trans_x), (y, trans_y)))
+    if x.rank == 1:
+        x = b.reshape(x, (1, *x.shape))
+    if y.rank == 1:
+        y = b.reshape(y, (*y.shape, 1))
+    vector = len(c.shape) < max(x.rank, y.rank)
+    batch = () if vector and max(x.rank, y.rank) == 2 else c.shape[: max(x.rank, y.rank) - 2]
+    x, y = (b.expand(n, (*batch, *n.shape[-2:])) if n.rank > 2 or batch else n for n in (x, y))
+    labels = tuple(range(3, 3 + len(batch)))
+    sums = b.contract(x, y, Contraction((*labels, 0, 1), (*labels, 1, 2), (*labels, 0, 2)), DType.F32)
+    total = c.term(b.reshape(sums, c.shape), DType.F32)
+    for scale, shape in ((x_scale, None), (y_scale, y_scale_shape)):
+        if scale is not None:
+            factor = c.node(scale, DType.F32)
+            total = total * c.term(b.reshape(factor, shape) if shape is not None else factor, DType.F32)
+    if bias is not None:
+        total = total + c.term(bias, DType.F32)
+    if accumulate and d is not None:
+        total = total + c.term(d, DType.F32)
+    return total.node
+
+
+def _matrices(c: Call, x: Node, turned: bool) -> Node:
+    """An operand of a product, in bfloat16, which holds its numbers."""
+    if x.dtype in float8.FLOAT8:
+        x = float8.widened(c.b, x).done(DType.BF16)
+    order = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
+    return c.b.permute(x, order) if turned and x.rank > 1 else x
