@@ -1,0 +1,49 @@
+"""Softmax of attention whose keys lie in blocks: each block by itself, then corrected by those of its sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from habana_tf.torch.hpu_ops.op import op
+
+
+@op("block_softmax(Tensor attn, Tensor block_bias, Tensor block_groups) -> (Tensor, Tensor, Tensor)")
+def block_softmax(
+    attn: torch.Tensor, block_bias: torch.Tensor, block_groups: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """exp(attn + block_bias - largest) over the last axis, with the largest and the sum of each row, [blocks, rows].
+    attn: [blocks, .., keys]; block_groups: the sequence of each block, -1 for one that pads, whose results are 0."""
+    used = (block_groups != -1).reshape(-1, *[1] * (attn.dim() - 1))
+    x = attn + block_bias.to(attn.dtype)
+    most = torch.where(used, x.amax(-1, keepdim=True), 0)
+    made = torch.where(used, torch.exp(x - most), 0)
+    total = made.sum(-1, keepdim=True)
+    return made, most.flatten(1), total.flatten(1)
+
+
+@op(
+    "block_softmax_adjustment(Tensor block_maxes, Tensor block_sums, Tensor block_groups, int batch_size, "
+    "int[]? out_shape=None) -> Tensor"
+)
+def adjustment(
+    block_maxes: torch.Tensor, block_sums: torch.Tensor, block_groups: torch.Tensor, batch_size: int,
+    out_shape: Sequence[int] | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """By what each row of a block is multiplied, for the blocks of a sequence to be one softmax. block_groups: as in
+    `block_softmax`, of batch_size sequences. Raises RuntimeError for maxes of less than 5 axes without out_shape."""
+    if out_shape is None:
+        if block_maxes.dim() != 5:
+            raise RuntimeError(
+                f"If no out_shape provided, block_maxes tensor must be 5-dimensional, got {block_maxes.dim()}"
+            )
+        out_shape = block_maxes.shape
+    most, total = (t.flatten(1).float() for t in (block_maxes, block_sums))
+    groups = torch.where(block_groups < 0, batch_size, block_groups).long()  # what pads is a sequence of its own
+    index = groups.unsqueeze(-1).expand_as(most)
+    empty = most.new_full((batch_size + 1, most.shape[1]), -torch.inf)
+    of_group = empty.scatter_reduce(0, index, most, "amax")
+    share = torch.exp(most - of_group[groups])
+    sums = torch.zeros_like(empty).scatter_add(0, index, share * total)
+    return (share / sums[groups]).to(block_maxes.dtype).reshape(list(out_shape))

@@ -1,0 +1,92 @@
+"""Rotary positions, norms and variants of softmax."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from habana_tf.torch.hpu_ops.op import op
+
+BLOCKWISE, PAIRWISE = 0, 1
+"""Which elements are rotated together: those half a row apart, or neighbours."""
+_ROTARY = "Tensor sin, Tensor cos, Tensor? position_ids, int offset, int mode"
+
+
+def rotated(x: torch.Tensor, mode: int) -> torch.Tensor:
+    """x with the two elements of each pair exchanged, the first of the result negated."""
+    if mode == PAIRWISE:
+        return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+    half = x.shape[-1] // 2
+    return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+
+
+def waves(
+    x: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, position_ids: torch.Tensor | None, offset: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """sin and cos [.., positions, size] for x [batch, heads, positions, size]: the rows from offset on, or those of
+    position_ids [batch, positions]."""
+    if position_ids is not None and cos.dim() != x.dim():
+        sin, cos = (t.reshape(-1, t.shape[-1])[position_ids].unsqueeze(1) for t in (sin, cos))
+    elif position_ids is not None and cos.shape[:2] == (1, 1):
+        sin, cos = (t[0, 0][position_ids].unsqueeze(1) for t in (sin, cos))
+    elif cos.shape[-2] != x.shape[-2]:
+        sin, cos = (t[..., offset : offset + x.shape[-2], :] for t in (sin, cos))
+    return sin, cos
+
+
+@op(f"rotary_pos_embedding(Tensor input, {_ROTARY}) -> Tensor")
+def rotary(
+    input: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, position_ids: torch.Tensor | None = None,
+    offset: int = 0, mode: int = BLOCKWISE,
+) -> torch.Tensor:  # fmt: skip
+    """input cos + rotated(input) sin, in float32 where one of them is."""
+    sin, cos = waves(input, sin, cos, position_ids, offset)
+    dtype = torch.float32 if torch.float32 in (input.dtype, cos.dtype, sin.dtype) else input.dtype
+    x, sin, cos = (t.to(dtype) for t in (input, sin, cos))
+    return x * cos + rotated(x, mode) * sin
+
+
+@op(f"rotary_pos_embedding_backward(Tensor grad_in, {_ROTARY}) -> Tensor")
+def rotary_backward(
+    grad_in: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, position_ids: torch.Tensor | None = None,
+    offset: int = 0, mode: int = BLOCKWISE,
+) -> torch.Tensor:  # fmt: skip
+    """The gradient of `rotary`: rotations back."""
+    sin, cos = waves(grad_in, sin, cos, position_ids, offset)
+    return (grad_in * cos - rotated(grad_in * sin, mode)).to(grad_in.dtype)
+
+
+_NORM = "Tensor data_in, Tensor gamma, float epsilon"
+_BACKWARD = "Tensor grad_in, Tensor data_in, Tensor gamma, Tensor inverse_rms, bool use_stages, int bwd_mode"
+
+
+@op(f"rms_norm({_NORM}) -> (Tensor, Tensor)", f"rms_norm_fast({_NORM}) -> (Tensor, Tensor)")
+def rms_norm(data_in: torch.Tensor, gamma: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """data_in / sqrt(mean(data_in^2) + epsilon) * gamma over the last axis, and that factor in float32, with size 1."""
+    inverse = torch.rsqrt(data_in.float().square().mean(-1, keepdim=True) + epsilon)
+    return F.rms_norm(data_in, data_in.shape[-1:], gamma.to(data_in.dtype), epsilon), inverse
+
+
+@op(f"rms_norm_backward({_BACKWARD}) -> (Tensor, Tensor)", f"rms_norm_fast_backward({_BACKWARD}) -> (Tensor, Tensor)")
+def rms_norm_backward(
+    grad_in: torch.Tensor, data_in: torch.Tensor, gamma: torch.Tensor, inverse_rms: torch.Tensor, use_stages: bool,
+    bwd_mode: int,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """The gradients of data_in and gamma. The last two choose between Habana's kernels and change nothing here."""
+    normal = data_in.float() * inverse_rms
+    scaled = grad_in.float() * gamma.float()
+    back = (scaled - normal * (scaled * normal).mean(-1, keepdim=True)) * inverse_rms
+    of_gamma = (grad_in.float() * normal).flatten(0, -2).sum(0)
+    return back.to(data_in.dtype), of_gamma.to(gamma.dtype)
+
+
+@op("custom_softmax(Tensor input, int flavor) -> Tensor")
+def custom_softmax(input: torch.Tensor, flavor: int) -> torch.Tensor:
+    """softmax over the last axis. flavor chooses how exact Habana's kernel is and changes nothing here."""
+    return torch.softmax(input, -1)
+
+
+@op("scaled_masked_softmax(Tensor input, Tensor mask, float scale) -> Tensor")
+def scaled_masked_softmax(input: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+    """softmax(input * scale + mask) over the last axis."""
+    return torch.softmax(input * scale + mask, -1)
