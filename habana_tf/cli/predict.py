@@ -14,9 +14,14 @@ examples:
   habana-tf predict --chip gaudi3 --cards 8 train.py --epochs 3
   habana-tf predict --input-rate 930 --loaders 2 train.py   two loader processes a card, each 930 examples/s
   habana-tf predict --json train.py > prediction.json     what the script prints goes to standard error
+  habana-tf predict --world 64 --ranks 0,8 train_ddp.py   a script of PyTorch, as two ranks of a job of 64 cards
 
 The script runs up to its first call of Keras' fit, and ends there: data are read and the model is built, nothing is
 trained. The batch is the one fit would take, on each of the cards.
+
+With --world a script of PyTorch runs as rank after rank of a job that does not exist, up to the third step of its
+optimizer, and nothing is computed: what it launches and which collectives it calls say how long a step takes, who waits
+for whom, and whether the ranks' collectives go together.
 """
 
 
@@ -29,6 +34,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input-rate", type=whole(1), metavar="N", help="examples/s that a host's input gives")
     parser.add_argument("--loaders", type=whole(1), metavar="N", help="loader processes a card, --input-rate of each")
     parser.add_argument("--accumulate", type=whole(1), default=1, metavar="N", help="micro-batches of a step")
+    parser.add_argument("--world", type=whole(1), metavar="N", help="cards of a job of PyTorch that does not exist")
+    parser.add_argument("--ranks", default="0", metavar="N,..", help="ranks of it to run (default: 0)")
     scripts.declare(parser)
     parser.set_defaults(run=_run)
 
@@ -37,6 +44,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.loaders and not arguments.input_rate:
         raise CommandError("--loaders needs --input-rate, the examples per second of one of them", 2)
     scripts.check(arguments, [arguments.chip])
+    if arguments.world:
+        return scripts.as_ranks(arguments)
     from habana_tf.card.model.host import Host
     from habana_tf.dry_run.predict import predict
 

@@ -37,6 +37,36 @@ def check(arguments: argparse.Namespace, chips: Sequence[str | None]) -> None:
         raise CommandError(str(error), 2) from error
 
 
+def as_ranks(arguments: argparse.Namespace) -> int:
+    """Runs the script as ranks of a job of `--world` cards, and prints what a step of it would take."""
+    import runpy
+
+    from habana_tf.card.prediction.foreseen import PredictionError
+    from habana_tf.card.prediction.ranks import Disagreement
+    from habana_tf.dry_run.ranks import predict_ranks
+
+    ranks = arguments.ranks.split(",")
+    if not all(rank.isdecimal() and int(rank) < arguments.world for rank in ranks):
+        raise CommandError(f"--ranks {arguments.ranks}: name ranks from 0 to {arguments.world - 1}, as in 0,8", 2)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))
+    sys.argv = [arguments.script, *arguments.arguments]
+
+    def program() -> None:
+        with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
+            runpy.run_path(arguments.script, run_name="__main__")
+
+    numbers = [int(rank) for rank in ranks]
+    try:
+        found = predict_ranks(program, arguments.world, numbers, arguments.chip, arguments.box, arguments.release)
+    except (PredictionError, Disagreement) as error:
+        raise CommandError(str(error), 1) from error
+    if arguments.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+    return 0
+
+
 def answered(arguments: argparse.Namespace, answer: Callable[..., Any]) -> int:
     """Runs the script, whose output goes to standard error, and prints the report that `answer` makes of the model and
     the parts of a batch of its first `fit`."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 from habana_tf import settings
 from habana_tf.card.model.host import UNKNOWN, Host
@@ -15,6 +15,7 @@ from habana_tf.card.model.parameters import FITTED, LATEST, check_release
 from habana_tf.card.model.step_time import step_time
 from habana_tf.card.prediction.foreseen import Foreseen, PredictionError
 from habana_tf.card.prediction.prediction import Prediction, Transfer
+from habana_tf.dry_run.ranks import RanksPrediction, predict_ranks
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.resolver.garbage_collection import held
@@ -28,13 +29,32 @@ PRODUCTS = frozenset("Einsum BatchMatMulV3 Conv3D Conv3DBackpropInputV2 Conv3DBa
 Habana's own models have none of them, and what Keras makes its GELU of."""
 
 
+@overload
 def predict(
     fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
     optimizer: Any = None, host: Host | None = None, dataset: Any = None, box: str | None = None,
-    release: str = LATEST, accumulate: int = 1, resident: Any = None, loss: Any = None,
-) -> Prediction:  # fmt: skip
-    """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
-    makes an optimizer's and metrics' variables from, and nothing large stays allocated.
+    release: str = LATEST, accumulate: int = 1, resident: Any = None, loss: Any = None, world: None = None,
+) -> Prediction: ...  # fmt: skip
+
+
+@overload
+def predict(
+    fn_or_model: Any, *, world: int, rank: int | Sequence[int] = 0, chip: str | None = None, box: str | None = None,
+    release: str = LATEST,
+) -> RanksPrediction: ...  # fmt: skip
+
+
+def predict(
+    fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
+    optimizer: Any = None, host: Host | None = None, dataset: Any = None, box: str | None = None,
+    release: str = LATEST, accumulate: int = 1, resident: Any = None, loss: Any = None, world: int | None = None,
+    rank: int | Sequence[int] = 0,
+) -> Prediction | RanksPrediction:  # fmt: skip
+    """The time and memory of one step on real cards. Nothing is executed but the zeros that Keras makes an optimizer's
+    and metrics' variables from, and nothing large stays allocated.
+
+    With `world`, fn_or_model is a program of PyTorch that takes nothing, and is run, computing nothing, as this rank of
+    a job of so many cards, or as several: see `dry_run.ranks.predict_ranks`.
 
     For PyTorch: fn_or_model is a torch.nn.Module, on any device, `meta` included; inputs: what it is called with, then
     the targets of `loss`, if that takes any; one dict of tensors by name is allowed. Without `loss` and `optimizer` a
@@ -74,6 +94,11 @@ def predict(
     number of cards.
     """
     known = chip_named(chip)
+    if world is not None:
+        if inputs or cards != 1:
+            raise ValueError("predict(program, world=...): the program takes nothing, and world says how many cards")
+        ranks = [rank] if isinstance(rank, int) else rank
+        return predict_ranks(fn_or_model, world, ranks, known.name, box, release)
     if cards < 1:
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
     torch = sys.modules.get("torch")

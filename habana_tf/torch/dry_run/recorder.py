@@ -10,7 +10,7 @@ A value that the host asks for is not there: `ValueNeeded`.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -58,11 +58,22 @@ class OnHost:
 
 
 class _Memory(Memory):
-    """Addresses. strangers: of tensors of the real memory that died meanwhile."""
+    """Addresses. strangers: of tensors of the real memory that died meanwhile. most: bytes that tensors had at once."""
 
     def __init__(self) -> None:
         super().__init__(_NO_END)
         self.strangers: list[int] = []
+        self.now = self.most = 0
+
+    def _take(self, nbytes: int) -> Block:
+        self.now += nbytes
+        self.most = max(self.most, self.now)
+        return super()._take(nbytes)
+
+    def release(self, block: Block) -> None:
+        if not block.held:
+            self.now -= block.size
+        super().release(block)
 
     def collect(self) -> None:
         dead = _bridge.dead_tensors()
@@ -159,10 +170,10 @@ def _bytes(found: Iterable[torch.Tensor]) -> int:
 
 
 @contextmanager
-def recorded() -> Iterator[Unrunner]:
+def recorded(make: Callable[[], Unrunner] = lambda: Unrunner()) -> Iterator[Any]:
     """Within it, ops on tensors of the device are recorded and not run. Tensors that were made before cannot be used.
     No other thread may use the device meanwhile."""
-    real, unrunner, random = current.recorder(), Unrunner(), random_state.default.get_state()
+    real, unrunner, random = current.recorder(), make(), random_state.default.get_state()
     with real.lock:
         real.flush()
         try:

@@ -58,11 +58,11 @@ class Experts:
             raise RuntimeError(f"mixture_of_experts: activation is gelu, relu or silu, not {self.activation!r}")
         count = self.last - self.first + 1
         if any(len(each) != count for each in self.weights.values()):
-            sizes = {name: len(each) for name, each in self.weights.items()}
+            lengths = {name: len(each) for name, each in self.weights.items()}
             raise RuntimeError(
-                f"mixture_of_experts: experts {self.first} to {self.last} need {count} weights, not {sizes}"
+                f"mixture_of_experts: experts {self.first} to {self.last} need {count} weights, not {lengths}"
             )
-        total, sizes = torch.zeros(x.shape, dtype=torch.float32, device=x.device), []
+        total, sizes = torch.zeros(x.shape, dtype=torch.float32, device=x.device), list[torch.Tensor]()
         for expert in range(count):
             chosen = table == expert + self.first
             share = torch.where(chosen, router, 0).sum(-1, keepdim=True)

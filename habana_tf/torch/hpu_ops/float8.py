@@ -28,9 +28,8 @@ def _scaled(x: torch.Tensor, scale: torch.Tensor | float | None, shape: Sequence
     """x times a scale, which is rounded to the type of x before."""
     if scale is None:
         return x
-    if not isinstance(scale, torch.Tensor):
-        scale = torch.tensor(scale, dtype=x.dtype, device=x.device)
-    return x * (scale if shape is None else scale.reshape(list(shape))).to(x.dtype)
+    factor = scale if isinstance(scale, torch.Tensor) else torch.tensor(scale, dtype=x.dtype, device=x.device)
+    return x * (factor if shape is None else factor.reshape(list(shape))).to(x.dtype)
 
 
 def _dithered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -1,0 +1,191 @@
+"""`predict_ranks()`: a step of a job of many cards, from its own program, run as some of its ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from habana_tf.card.model.cluster_time import cluster_time
+from habana_tf.card.model.collective_time import collective_seconds
+from habana_tf.card.model.lowered import lowered
+from habana_tf.card.model.network import slowest
+from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
+from habana_tf.card.prediction.foreseen import PredictionError
+from habana_tf.card.prediction.ranks import Collective, Disagreement, Event, Launch, Span, simulated
+from habana_tf.hardware.boxes import Box
+from habana_tf.hardware.boxes import box as box_named
+from habana_tf.hardware.chips import Chip
+from habana_tf.hardware.chips import chip as chip_named
+
+_LINES = 5
+STEPS = 3
+"""Steps of an optimizer that a program makes: the first has what comes once, the last is predicted."""
+
+
+@dataclass(frozen=True)
+class RankTime:
+    """One rank's step, in seconds: launches of its card; its collectives; of those, what it waited for because a launch
+    needed them; and what it waited for other ranks. memory: most bytes of tensors at once. reads: values that the host
+    asked for in the whole program, by line."""
+
+    rank: int
+    launches: float
+    network: float
+    exposed: float
+    waiting: float
+    memory: int
+    reads: dict[str, int]
+
+
+@dataclass(frozen=True)
+class RanksPrediction:
+    """A step of a job. world: its cards; ranks: those that were simulated; spans: what each did, from the beginning of
+    the step; skew: seconds that cards lose by waiting for the slowest, in the mean."""
+
+    chip: Chip
+    box: Box
+    world: int
+    ranks: tuple[RankTime, ...]
+    spans: tuple[Span, ...]
+    skew: float
+
+    @property
+    def seconds(self) -> float:
+        """Of the step, until the last simulated rank ends it."""
+        return max(span.end for span in self.spans) + self.skew
+
+    @property
+    def memory(self) -> int:
+        """Bytes of tensors on the card that has most."""
+        return max(rank.memory for rank in self.ranks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it, in seconds and bytes."""
+        spans = [
+            {"rank": s.rank, "what": s.event.name if isinstance(s.event, Launch) else s.event.kind, "begin": s.begin,
+             "end": s.end, "waited": s.waited, "for_rank": s.blamed,
+             **({} if isinstance(s.event, Launch) else {"nbytes": s.event.nbytes, "ranks": list(s.event.ranks),
+                                                         "line": s.event.line})}
+            for s in self.spans
+        ]  # fmt: skip
+        return {
+            "chip": self.chip.name, "box": self.box.name, "world": self.world, "seconds": self.seconds,
+            "skew": self.skew, "memory": self.memory, "ranks": [asdict(r) for r in self.ranks], "spans": spans,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.chip.product}, {self.world} cards in boxes of {self.box.cards}: {self.seconds * 1e3:.2f} ms a step,"
+            f" {self.memory / 2**30:.2f} GiB of tensors at most",
+            f"{'rank':>5} {'launches':>10} {'network':>10} {'exposed':>10} {'waiting':>10}   ms",
+        ]
+        for r in self.ranks:
+            times = (r.launches, r.network, r.exposed, r.waiting)
+            lines.append(f"{r.rank:>5} " + " ".join(f"{t * 1e3:>10.2f}" for t in times))
+        reads = Counter[str]()
+        for r in self.ranks:
+            reads.update(r.reads)
+        if reads:
+            lines.append("values that the host waits for, in the whole program:")
+            lines += [f"{count:>7}  {line or 'a line of no file'}" for line, count in reads.most_common(_LINES)]
+        return "\n".join(lines)
+
+
+def predict_ranks(
+    program: Callable[[], Any], world: int, ranks: Sequence[int] = (0,), chip: str | None = None,
+    box: str | None = None, release: str = LATEST,
+) -> RanksPrediction:  # fmt: skip
+    """The last of three steps of an optimizer that `program` makes, as these ranks of a job of `world` cards; all of
+    it where it makes none.
+
+    program: takes nothing and does all that a rank does: `init_process_group("hccl")`, a model on "hpu", a loop. It is
+    run for each of `ranks`, and for those whose objects they need, with RANK, WORLD_SIZE and LOCAL_RANK set. Nothing is
+    computed, no memory is taken for tensors of the card, a value that it reads is 0. Ranks that are not named are taken
+    to keep step with those that are.
+
+    Raises card.prediction.ranks.Disagreement where the ranks' collectives do not go together, ValueError for a world,
+    rank, chip or box that there is none of, and what the program raises.
+    """
+    known = chip_named(chip)
+    machine, parameters = box_named(known, box), FITTED.at(check_release(release))
+    if world < 1 or not ranks or not all(0 <= rank < world for rank in ranks):
+        raise ValueError(f"world={world}, ranks={tuple(ranks)}: name ranks from 0 to {world - 1}")
+    from habana_tf.torch.dry_run import world as pretended
+
+    costs = _Costs(known, parameters)
+    events: dict[int, list[Event]] = {}
+    found: dict[int, pretended.Rank] = {}
+    board, order = pretended.Board(), sorted(set(ranks))
+    tried: dict[tuple[int, int], int] = {}
+    while order:
+        number, needed = order[0], None
+        with pretended.pretended(number, world, machine.cards, board, STEPS) as made:
+            try:
+                program()
+            except pretended.Ended:
+                pass
+            except pretended.Unsaid as why:
+                needed = why.rank
+        if needed is not None:  # that rank first, whose messages are kept even if it does not come to its end
+            if needed in found or tried.get((number, needed)) == board.count:
+                raise Disagreement(
+                    f"rank {number} waits for a message of rank {needed}, which "
+                    + ("ends without it" if needed in found else "waits itself: none of them can go on")
+                )
+            tried[number, needed] = board.count
+            order = [needed, *(each for each in order if each != needed)]
+            continue
+        order.remove(number)
+        found[number] = made
+        events[number] = costs.events(pretended.last_step(made))
+
+    def seconds(event: Collective) -> float:
+        return collective_seconds(known, machine, event.kind, event.nbytes, event.ranks, parameters.launch)
+
+    if not any(events.values()):
+        raise PredictionError("the program launches nothing on the card: put its model on 'hpu'")
+    spans = simulated(events, seconds)
+    busy = max(sum(s.event.seconds for s in spans if s.rank == n and isinstance(s.event, Launch)) for n in events)
+    times = tuple(_rank_time(number, spans, found[number].alive, found[number].reads) for number in events)
+    return RanksPrediction(known, machine, world, times, tuple(spans), busy * parameters.skew * slowest(world))
+
+
+def _rank_time(number: int, spans: Sequence[Span], memory: int, reads: dict[str, int]) -> RankTime:
+    own = [span for span in spans if span.rank == number]
+    launches = [span for span in own if isinstance(span.event, Launch)]
+    others = [span for span in own if isinstance(span.event, Collective)]
+    return RankTime(
+        number, sum(s.end - s.begin for s in launches), sum(s.end - s.begin for s in others),
+        sum(s.waited for s in launches), sum(s.waited for s in others if s.blamed is not None), memory, reads,
+    )  # fmt: skip
+
+
+class _Costs:
+    """What launches take; equal programs are computed once."""
+
+    def __init__(self, chip: Chip, parameters: Parameters) -> None:
+        self._chip, self._parameters = chip, parameters
+        self._known: dict[bytes, tuple[str, float]] = {}
+
+    def events(self, found: Sequence[Any]) -> list[Event]:
+        made: list[Event] = []
+        for each in found:
+            if isinstance(each, Collective):
+                made.append(each)
+            else:
+                made.append(Launch(*self._of(each.program.recording), each.reads, each.writes))
+        return made
+
+    def _of(self, recording: Any) -> tuple[str, float]:
+        from habana_tf.torch.record.program import cluster_of, signature
+
+        key = recording.computed()
+        if key not in self._known:
+            cluster = cluster_of(recording)
+            shapes = [shape for _, shape, _ in signature(recording)]
+            made = lowered(cluster, shapes, [None] * len(cluster.inputs))
+            time = cluster_time(self._chip, made.program, frozenset(made.made.values()), self._parameters)
+            self._known[key] = cluster.name, time.seconds
+        return self._known[key]
