@@ -116,7 +116,7 @@ class _AllSteps:
         (a, first), (c, second) = src
         mine = (t, *spec.a) if first else spec.a, (t, *spec.b) if second else spec.b
         out = spec.out if summed else (t, *spec.out)
-        return self.b.contract(a, c, Contraction(*mine, out, spec.accumulator), n.dtype)
+        return self.b.contract(a, c, Contraction(*mine, out, spec.accumulator, spec.largest), n.dtype)
 
 
 def _same(arg: object) -> object:

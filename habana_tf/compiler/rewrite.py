@@ -3,7 +3,8 @@
 `finish_outputs` makes all outputs distinct computed nodes (an output that is an input, or a repeated one, becomes a
 copy), and drops final reshapes, which do not change memory.
 
-`as_loops` (products_to_reductions.py) turns batched products with symbolic strides into reductions.
+`widened` (float8_products.py) gives products operands of 16 bits where they have 8; then `as_loops`
+(products_to_reductions.py) turns batched products with symbolic strides into reductions.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from habana_tf.compiler.float8_products import widened
 from habana_tf.compiler.products_to_reductions import as_loops
 from habana_tf.ir.primitives import Node, Op, Program, with_sources
 
 
 def rewrite(program: Program) -> Program:
     """The program as the scheduler expects it."""
-    return rebuild(finish_outputs(program), as_loops)
+    return rebuild(rebuild(finish_outputs(program), widened), as_loops)
 
 
 def finish_outputs(program: Program) -> Program:

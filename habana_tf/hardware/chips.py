@@ -48,6 +48,9 @@ class Chip:
     """Part of the SRAM kept for collectives (HAL); zero where the HAL has none."""
     mme_macs_per_cycle_bf16: int
     """bf16 multiply-adds per cycle of all matrix engines together (HAL: sizes of the arrays)."""
+    mme_float8_rate: int
+    """Multiply-adds per cycle in 8 bits for each in bf16 (PRESS: 865 TFLOPS for Gaudi2, 1835 for Gaudi3; Gaudi has no
+    8-bit floats)."""
     float8_e4m3_largest: float | None
     """The largest number of float8_e4m3fn; None where the chip has no 8-bit floats (neural_compressor,
     `fp8_quant/_core/fp_utils.py`: 240 and 448)."""
@@ -115,6 +118,7 @@ _FIELDS: dict[str, tuple[Any, Any, Any]] = {
     "sram_bandwidth": (1045 * _GB, 6554 * _GB, 19_200 * _GB),
     "sram_reserved_bytes": (320 * _KIB, 320 * _KIB, 0),
     "mme_macs_per_cycle_bf16": (4 * 64 * 64, 2 * 256 * 256, 8 * 256 * 256),
+    "mme_float8_rate": (1, 2, 1),
     "float8_e4m3_largest": (None, 240.0, 448.0),
     "mme_min_cycles": (128, 256, 512),
     "mme_least_side": (64, 128, 128),

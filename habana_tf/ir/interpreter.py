@@ -141,6 +141,11 @@ def _sum(x: Any, axes: Sequence[int]) -> Any:
 def _contract(node: Node, a: Any, b: Any) -> Any:
     spec = node.arg
     a, b = a.astype(spec.accumulator.numpy), b.astype(spec.accumulator.numpy)
+    if spec.largest is not None:
+        a, b = (
+            np.where(np.abs(x) > spec.largest, np.nan, x).astype(x.dtype) if s.dtype is DType.F8E4M3 else x
+            for x, s in zip((a, b), node.src, strict=True)
+        )
     sizes = dict(zip((*spec.a, *spec.b), (*a.shape, *b.shape), strict=True))
     batch = [i for i in spec.out if i in spec.a and i in spec.b]
     rows = [i for i in spec.a if i not in spec.b]

@@ -119,12 +119,15 @@ class Contraction:
 
     Labels of both operands but not of the result are summed over; those of all three are batch axes. A label occurs
     once per tensor. Products and sums have the type `accumulator`; the result is rounded once.
+
+    largest: of operands in float8_e4m3fn, where a chip's format ends below 448: what is beyond counts as NaN.
     """
 
     a: tuple[int, ...]
     b: tuple[int, ...]
     out: tuple[int, ...]
     accumulator: DType = DType.F32
+    largest: float | None = None
 
 
 @dataclass(frozen=True)

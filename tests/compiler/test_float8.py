@@ -3,6 +3,8 @@ number of float8_e4m3fn becomes that number, where ml_dtypes makes NaN."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,7 +82,22 @@ def test_products(dtype: DType, shapes: tuple[int, int, int], wide: DType) -> No
     out = b.contract(b.cast(x, wide), b.cast(y, wide), MATMUL, DType.F32)
     arrays = [np.random.default_rng(3).standard_normal(s).astype(dtype.numpy) for s in ((m, k), (k, n))]
     got, _ = compiled(Program([x, y], [out]), arrays)
-    np.testing.assert_allclose(got[0], arrays[0].astype("d") @ arrays[1].astype("d"), rtol=1e-5, atol=1e-4)
+    want = arrays[0].astype("d") @ arrays[1].astype("d")
+    np.testing.assert_allclose(got[0], want, rtol=1e-5, atol=1e-4)
+    short = Program([x, y], [b.contract(x, y, MATMUL, DType.F32)])  # in 8 bits, as a card's arrays take them
+    check(short, arrays, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(compiled(short, arrays)[0][0], want, rtol=1e-5, atol=1e-4)
+
+
+def test_codes_beyond_a_chips_largest_number_are_nan_in_products() -> None:
+    b = Builder()
+    x, y = b.input((2, 3), DType.F8E4M3), b.input((3, 4), DType.BF16)
+    spec = replace(MATMUL, largest=240.0)
+    arrays = [np.array([[1, 240, -240], [1, 256, 0]], x.dtype.numpy), np.ones((3, 4), y.dtype.numpy)]
+    program = Program([x, y], [b.contract(x, y, spec, DType.F32)])
+    check(program, arrays)
+    got = compiled(program, arrays)[0][0]
+    assert (got[0] == 1).all() and np.isnan(got[1]).all()
 
 
 @both

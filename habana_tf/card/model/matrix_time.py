@@ -102,24 +102,26 @@ def _row_bytes(n: Node) -> int:
 def matrix_time(chip: Chip, p: Product) -> MatrixTime:
     """The time of a product under the arrangement that is fastest for it."""
     best: tuple[float, float, ArrayMapping] | None = None
-    roll_up = chip.mme_min_cycles * p.out_bytes // BF16_BYTES * BF16_BYTES**2 // p.in_bytes**2
+    wide = max(p.in_bytes, BF16_BYTES)  # the arrays are arranged for 8 bits as for 16
+    rate = chip.mme_float8_rate if p.in_bytes < BF16_BYTES else 1
+    roll_up = chip.mme_min_cycles * p.out_bytes // BF16_BYTES * BF16_BYTES**2 // wide**2
     for packed in (groups for groups in _powers(p.batch) if p.batch % groups == 0):
         rows, columns, common, batch = p.rows, p.columns * packed, p.common * packed, p.batch // packed
         if p.common > p.rows:  # a filter's gradient: the groups' results lie on the diagonal
             rows, common = p.rows * packed, p.common
-        for tile, rest in _tiles(chip, p.in_bytes):
+        for tile, rest in _tiles(chip, wide):
             for split in _powers(min(rest, chip.mme_splits)):
                 together = max(1, rest // split)
                 mapping = ArrayMapping(tile, together, split, packed)
                 places, fetched = -(-rows // tile[0]) * -(-columns // tile[1]), _unaligned(chip, p, mapping)
-                cycles = places * -(-batch // together) * max(common / split, roll_up) * fetched
+                cycles = places * -(-batch // together) * max(common / split / rate, roll_up) * fetched
                 if best is None or cycles < best[0]:
                     sides = min(rows, tile[0]) + min(columns, tile[1])
                     best = cycles, batch * places * sides * common * p.in_bytes * fetched, mapping
     assert best is not None
     cycles, read, mapping = best
     seconds = max(cycles / chip.mme_clock, read / chip.sram_read_bandwidth)
-    peak = chip.mme_macs_per_cycle_bf16 * BF16_BYTES**2 / p.in_bytes**2
+    peak = chip.mme_macs_per_cycle_bf16 * rate * BF16_BYTES**2 / wide**2
     used = p.flops / 2 / (peak * chip.mme_clock * seconds) if seconds else 0.0
     return MatrixTime(seconds, used, _unaligned(chip, p, mapping) == 1, mapping)
 

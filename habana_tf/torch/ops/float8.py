@@ -1,6 +1,6 @@
 """Habana's casts from and to 8-bit floats, and their product, which other devices compute by `hpu_ops.float8`.
 
-The product's factors are exact in bfloat16, whose products and sums in float32 the card's units have for both.
+A product keeps its operands in 8 bits, as the card's arrays take them: the compiler widens them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from habana_tf.formulas import float8
-from habana_tf.ir.dtypes import DType
+from habana_tf.ir.dtypes import LARGEST_E4M3, DType
 from habana_tf.ir.primitives import Contraction, Node
 from habana_tf.torch.ops.row import Call, Operand, overload
 
@@ -54,7 +54,7 @@ def fp8_gemm(
 ) -> Node:  # fmt: skip
     """The products of matrices, in batches that are broadcast; scales, bias and `d` are applied to sums in float32."""
     b = c.b
-    x, y = (_matrices(c, node, turned) for node, turned in ((x, trans_x), (y, trans_y)))
+    x, y = (_turned(c, node) if turned and node.rank > 1 else node for node, turned in ((x, trans_x), (y, trans_y)))
     if x.rank == 1:
         x = b.reshape(x, (1, *x.shape))
     if y.rank == 1:
@@ -63,7 +63,9 @@ def fp8_gemm(
     batch = () if vector and max(x.rank, y.rank) == 2 else c.shape[: max(x.rank, y.rank) - 2]
     x, y = (b.expand(n, (*batch, *n.shape[-2:])) if n.rank > 2 or batch else n for n in (x, y))
     labels = tuple(range(3, 3 + len(batch)))
-    sums = b.contract(x, y, Contraction((*labels, 0, 1), (*labels, 1, 2), (*labels, 0, 2)), DType.F32)
+    end = float8.largest(DType.F8E4M3)
+    spec = Contraction((*labels, 0, 1), (*labels, 1, 2), (*labels, 0, 2), largest=end if end < LARGEST_E4M3 else None)
+    sums = b.contract(x, y, spec, DType.F32)
     total = c.term(b.reshape(sums, c.shape), DType.F32)
     for scale, shape in ((x_scale, None), (y_scale, y_scale_shape)):
         if scale is not None:
@@ -76,9 +78,6 @@ def fp8_gemm(
     return total.node
 
 
-def _matrices(c: Call, x: Node, turned: bool) -> Node:
-    """An operand of a product, in bfloat16, which holds its numbers."""
-    if x.dtype in float8.FLOAT8:
-        x = float8.widened(c.b, x).done(DType.BF16)
-    order = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
-    return c.b.permute(x, order) if turned and x.rank > 1 else x
+def _turned(c: Call, x: Node) -> Node:
+    """Matrices turned over."""
+    return c.b.permute(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
