@@ -7,6 +7,8 @@ if importlib.util.find_spec("torch") is None:
         "habana_frameworks.torch needs PyTorch, which is not installed: pip install 'habana_tf[torch]'", name="torch"
     )
 
-from habana_frameworks.torch import core, hpu
+import torch  # scripts say habana_frameworks.torch.torch
 
-__all__ = ["core", "hpu"]
+from habana_frameworks.torch import core, distributed, hpu, internal, utils
+
+__all__ = ["core", "distributed", "hpu", "internal", "torch", "utils"]

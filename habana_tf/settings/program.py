@@ -37,6 +37,13 @@ PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST = Setting(None, kind.FILE,
     "File with the ops, one a line, that torch.autocast runs in bf16 instead of the default ones.")
 PT_HPU_AUTOCAST_FP32_OPS_LIST = Setting(None, kind.FILE,
     "File with the ops, one a line, that torch.autocast runs in fp32 instead of the default ones.")
+PT_HPU_USE_EAGER_FALLBACK = Setting(True, kind.SWITCH,
+    "Whether a graph of torch.compile(backend=\"hpu_backend\") may have ops that no program can have; off makes them an "
+    "error.")
+PT_HPU_KEEP_INPUT_MUTATIONS = Setting(True, kind.SWITCH,
+    "Whether programs of torch.compile write into their arguments; off has a copy follow them.")
+PT_HPU_MAX_COMPOUND_OP_SIZE = Setting(20_000, kind.integer(1),
+    "Ops that lazy mode records at most before they run as one program.")
 
 # --- precision ---
 
@@ -50,7 +57,8 @@ TF_BF16_DUMP_PATH = Setting(None, kind.FILE, "File that gets the active bf16 con
 HABANA_SIM_ISA = Setting("auto", kind.choice("auto", "portable", "avx2", "avx512", "amx", "neon"),
     "Instructions that compiled kernels may use; auto is the best this host CPU has.")
 TF_ENABLE_DYNAMIC_SHAPES = Setting(True, kind.SWITCH,
-    "Once a size of a cluster's inputs is seen to change, compile one recipe for a range of sizes.")
+    "Once a size of a cluster's inputs is seen to change, compile one recipe for a range of sizes.",
+    aliases=("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES",))
 HABANA_SIM_THREADS = Setting(0, kind.integer(0),
     "Threads that run a launch; 0 takes one per core this process may use.")
 HABANA_SIM_COMPILE = Setting("on", kind.choice("on", "forbid"),

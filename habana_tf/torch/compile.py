@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch import private_api
+from habana_tf.torch import compile_config, private_api
 from habana_tf.torch.changes.compiling import whole_upsampling
 from habana_tf.torch.loader import load
 from habana_tf.torch.memory.strides import hints, order_of_strides, ordered
@@ -37,8 +37,8 @@ log = logging.getLogger("habana_tf")
 
 private_api.untraced("habana_tf")  # kernels and collectives run in the middle of what Dynamo traces
 
-_OPTIONS = {"keep_input_mutations": True, "use_eager_fallback": True}
-"""Habana's options that are known here, and their values where none is given."""
+_OPTIONS = ("keep_input_mutations", "use_eager_fallback")
+"""Habana's options that are known here; `compile_config` has their values where none is given."""
 _MOST_NODES = 4096
 """Nodes of a graph that one program may be of."""
 _MOST_TREE_NODES = 8
@@ -56,7 +56,7 @@ def hpu_backend(
     """
     from torch._dynamo.backends.common import aot_autograd
 
-    chosen = {**_OPTIONS, **(options or {}), **others}
+    chosen = {**{name: getattr(compile_config, name) for name in _OPTIONS}, **(options or {}), **others}
     if unknown := sorted(set(chosen) - set(_OPTIONS)):
         log.warning("hpu_backend: the options %s change nothing here; it has %s", unknown, sorted(_OPTIONS))
 

@@ -61,6 +61,21 @@ def hpu_teardown_inference_env() -> None:
     """Nothing here: Habana's takes back what `hpu_set_inference_env` set."""
 
 
+def mark_params_as_const(
+    model: torch.nn.Module | None = None, only_scales: bool = False, console_prints: bool = False
+) -> None:
+    """Nothing here, as `hpu_inference_initialize`: no weight needs a mark."""
+
+
+def check_params_as_const(model: torch.nn.Module | None = None, only_scales: bool = False) -> None:
+    """Nothing here: see `mark_params_as_const`."""
+
+
+class HabanaParameterWrapper(torch.nn.Parameter):
+    """For questions of the kind of a parameter: Habana's bridge has its parameters be of this class, so that modules
+    which share one share it on the card, too. Here `Module.to` keeps what is shared, and none is of it."""
+
+
 hpu_set_env = hpu_inference_set_env = hpu_set_inference_env
 hpu_initialize = hpu_inference_initialize
 hpu_reset_env = hpu_teardown_inference_env

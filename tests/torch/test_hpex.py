@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from tests.torch.child import HAS_TORCH, on_device
 
 if HAS_TORCH:
@@ -13,7 +15,7 @@ if HAS_TORCH:
     from torch.nn import functional as F
 
     from habana_tf.torch import loader
-    from habana_tf.torch.hpex import kernels, lars, optimizers
+    from habana_tf.torch.hpex import attention, kernels, lars, optimizers, rotary
 
 
 def _models() -> tuple[Any, Any]:
@@ -192,7 +194,7 @@ def test_norm_attention_and_rotary_positions_have_their_formulas() -> None:
     assert there.grad is not None
 
     q, k, v = torch.randn(2, 4, 6, 8), torch.randn(2, 2, 6, 8), torch.randn(2, 2, 6, 8)
-    got = kernels.FusedSDPA.apply(q.hpu(), k.hpu(), v.hpu(), None, 0.0, True, 0.3, "fast", True)
+    got = attention.FusedSDPA.apply(q.hpu(), k.hpu(), v.hpu(), None, 0.0, True, 0.3, "fast", True)
     shared = [t.repeat_interleave(2, 1).double() for t in (k, v)]
     scores = (q.double() @ shared[0].transpose(-1, -2) * 0.3).masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf)
     torch.testing.assert_close(got.cpu().double(), scores.softmax(-1) @ shared[1], rtol=1e-5, atol=1e-5)
@@ -202,14 +204,85 @@ def test_norm_attention_and_rotary_positions_have_their_formulas() -> None:
     pairs = torch.view_as_complex(q.reshape(2, 4, 6, 4, 2))
     want = torch.view_as_real(pairs * torch.polar(torch.ones(6, 4), angles[2:8])).flatten(-2)
     full = angles.repeat_interleave(2, 1)[None, None].hpu()
-    mode = kernels.RotaryPosEmbeddingMode.PAIRWISE
-    got = kernels.apply_rotary_pos_emb(q.hpu(), full.cos(), full.sin(), None, 2, mode)
+    mode = rotary.RotaryPosEmbeddingMode.PAIRWISE
+    got = rotary.apply_rotary_pos_emb(q.hpu(), full.cos(), full.sin(), None, 2, mode)
     torch.testing.assert_close(got.cpu(), want)
     halves = torch.complex(q[..., :4], q[..., 4:]) * torch.polar(torch.ones(2, 1, 6, 4), angles[ids][:, None])
     full = torch.cat((angles, angles), 1).hpu()
     for cos, sin in ((full.cos(), full.sin()), (full.cos()[None, None], full.sin()[None, None])):
-        got = kernels.RotaryPosEmbeddingHelperV2.apply(q.hpu(), cos, sin, ids.hpu())
+        got = rotary.RotaryPosEmbeddingHelperV2.apply(q.hpu(), cos, sin, ids.hpu())
         torch.testing.assert_close(got.cpu(), torch.cat((halves.real, halves.imag), -1))
+
+
+@on_device()
+def test_attention_of_padded_sequences_leaves_the_padding_out() -> None:
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(3, 2, 6, 8) for _ in range(3))
+    lengths = torch.tensor([6, 4, 1])
+    for side in ("left", "right"):
+        got = attention.FusedSDPA.apply(
+            q.hpu(), k.hpu(), v.hpu(), None, 0.0, True, None, "fast", True, lengths.hpu(), side
+        )
+        for row, length in enumerate(lengths.tolist()):
+            part = slice(6 - length, 6) if side == "left" else slice(0, length)
+            one = [t[row, :, part].double() for t in (q, k, v)]
+            scores = one[0] @ one[1].mT / 8**0.5
+            scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
+            want = torch.zeros(2, 6, 8, dtype=torch.float64)
+            want[:, part] = scores.softmax(-1) @ one[2]
+            torch.testing.assert_close(got[row].cpu().double(), want, rtol=1e-5, atol=1e-5)
+    there = [t.hpu() for t in (q, k, v)]
+    wrong = (
+        (there, torch.zeros(6, 6).hpu(), True, "left"), (there, None, False, "left"), (there, None, True, "up"),
+        ([there[0].clone().requires_grad_(), *there[1:]], None, True, "left"),
+    )  # fmt: skip
+    for tensors, mask, causal, side in wrong:
+        with pytest.raises(ValueError, match="FusedSDPA"):
+            attention.FusedSDPA.apply(*tensors, mask, 0.0, causal, None, "fast", True, lengths.hpu(), side)
+
+
+@on_device()
+def test_chatglms_positions_rotate_neighbours_of_a_part() -> None:
+    torch.manual_seed(1)
+    p = torch.randn(4, 2, 3, 10)
+    angles = torch.arange(9.0)[:, None] * torch.tensor([1.0, 0.1, 0.01])
+    cache = torch.stack((angles.cos(), angles.sin()), -1)
+    turned = (
+        torch.view_as_complex(p[..., :6].reshape(4, 2, 3, 3, 2))
+        * torch.polar(torch.ones(4, 3), angles[:4])[:, None, None]
+    )
+    want = torch.cat((torch.view_as_real(turned).flatten(-2), p[..., 6:]), -1)
+    there = p.hpu().requires_grad_()
+    got = rotary.RotaryPosEmbeddingHelperV3.apply(there, cache.hpu())
+    torch.testing.assert_close(got.detach().cpu(), want)
+    torch.testing.assert_close(rotary.apply_rotary_pos_emb(p.hpu(), cache.hpu()).cpu(), want)
+    got.backward(got.detach())
+    torch.testing.assert_close(there.grad.cpu(), p, rtol=1e-5, atol=1e-5)  # a rotation and back
+
+
+@on_device()
+def test_positions_of_wider_tables_begin_at_their_offset() -> None:
+    torch.manual_seed(1)
+    p, cos, sin = torch.randn(5, 3, 8), torch.randn(5, 1, 11), torch.randn(5, 1, 11)
+    got = rotary.RotaryPosEmbeddingHelperV1.apply(p.hpu(), cos.hpu(), sin.hpu(), 3)
+    want = p * cos[..., 3:] + torch.cat((-p[..., 4:], p[..., :4]), -1) * sin[..., 3:]
+    torch.testing.assert_close(got.cpu(), want)
+
+
+@on_device()
+def test_losses_and_softmax_are_pytorchs() -> None:
+    torch.manual_seed(1)
+    scores = torch.randn(10, 2, 5).log_softmax(-1)
+    targets, lengths, sizes = torch.randint(1, 5, (2, 4)), torch.tensor([10, 9]), torch.tensor([4, 2])
+    for reduction in ("mean", "sum", "none"):
+        on_cpu, there = scores.clone().requires_grad_(), scores.hpu().requires_grad_()
+        F.ctc_loss(on_cpu, targets, lengths, sizes, 0, reduction).sum().backward()
+        made = kernels.CTCLoss.apply(there, targets.hpu(), lengths.hpu(), sizes.hpu(), 0, reduction)
+        made.sum().backward()
+        torch.testing.assert_close(there.grad.cpu(), on_cpu.grad)
+    x = torch.randn(3, 7, dtype=torch.bfloat16)
+    got = kernels.CustomSoftmax.apply(x.hpu(), 0).cpu().double()
+    torch.testing.assert_close(got, x.double().softmax(-1), rtol=1e-2, atol=1e-3)
 
 
 @on_device()

@@ -6,7 +6,7 @@ import enum
 
 from habana_tf.torch.record import current
 
-__all__ = ["device_type", "synDeviceType"]
+__all__ = ["device_type", "has_fp16", "synDeviceType"]
 
 
 class synDeviceType(enum.Enum):
@@ -20,3 +20,8 @@ class synDeviceType(enum.Enum):
 def device_type() -> synDeviceType:
     """The generation of this process's card. Does not claim the card."""
     return synDeviceType(current.chip().device_type)
+
+
+def has_fp16() -> bool:
+    """Whether this process's card has arithmetic in fp16, as all have but the first generation's."""
+    return device_type() is not synDeviceType.synDeviceGaudi

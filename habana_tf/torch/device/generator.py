@@ -53,6 +53,55 @@ class Generator(torch._C.Generator, metaclass=_Kind):
         return self.clone_state()
 
 
+class DefaultGenerator(Generator):
+    """The device's own state of random numbers as a generator: an op that is given this draws what it would draw
+    without one."""
+
+    def __new__(cls) -> Any:
+        made = super().__new__(cls, "hpu")
+        random_state.of_default.add(made._cdata)
+        return made
+
+    def manual_seed(self, seed: int) -> DefaultGenerator:
+        """See `torch.hpu.manual_seed`."""
+        random_state.default.manual_seed(int(seed))
+        return self
+
+    def seed(self) -> int:
+        """See `torch.hpu.seed`."""
+        return random_state.default.seed()
+
+    def initial_seed(self) -> int:
+        """See `torch.hpu.initial_seed`."""
+        return random_state.default.initial_seed
+
+    def get_state(self) -> torch.Tensor:
+        """See `torch.hpu.get_rng_state`."""
+        return random_state.default.get_state()
+
+    def set_state(self, state: torch.Tensor) -> None:
+        """See `torch.hpu.set_rng_state`."""
+        random_state.default.set_state(state)
+
+    def clone_state(self) -> Any:
+        """A generator by itself, seeded with what this one's state decides."""
+        made = Generator("hpu")
+        state = random_state.default
+        made.manual_seed((state.initial_seed + 0x9E3779B97F4A7C15 * (state.offset + 1)) & 0x7FFFFFFFFFFFFFFF)
+        return made
+
+    def __reduce__(self) -> Any:
+        return _default, ()
+
+
+default = DefaultGenerator()
+"""That of the process's card."""
+
+
+def _default() -> Any:
+    return default
+
+
 def _restored(state: torch.Tensor) -> Any:
     made = Generator("hpu")
     made.set_state(state)

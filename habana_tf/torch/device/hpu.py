@@ -7,29 +7,33 @@ from typing import Any
 
 import torch
 
-from habana_tf.settings import HABANA_SIM_CARDS, HLS_MODULE_ID, TF_ENABLE_DYNAMIC_SHAPES
-from habana_tf.torch.device import graphed, memory, metrics, random, streams
+from habana_tf.hardware import claim, readings
+from habana_tf.settings import HABANA_SIM_CARDS, HLS_MODULE_ID
+from habana_tf.torch.device import graphed, memory, metrics, random, streams, switches
 from habana_tf.torch.device.graphed import *  # noqa: F403
 from habana_tf.torch.device.graphed import __all__ as _graphed
 from habana_tf.torch.device.legacy_storages import *  # noqa: F403
 from habana_tf.torch.device.legacy_storages import __all__ as _storages
 from habana_tf.torch.device.memory import *  # noqa: F403
 from habana_tf.torch.device.memory import __all__ as _memory
+from habana_tf.torch.device.metrics import metric_global, metric_localcontext
 from habana_tf.torch.device.random import *  # noqa: F403
 from habana_tf.torch.device.random import __all__ as _random
 from habana_tf.torch.device.streams import *  # noqa: F403
 from habana_tf.torch.device.streams import __all__ as _streams
+from habana_tf.torch.device.switches import *  # noqa: F403
+from habana_tf.torch.device.switches import __all__ as _switches
 from habana_tf.torch.record import current
 from habana_tf.torch.record.current import in_bad_fork as _is_in_bad_fork
 from habana_tf.torch.record.current import index
 
 __all__ = [
-    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "disable_dynamic_shape",
-    "enable_dynamic_shape", "get_amp_supported_dtype", "get_autocast_hpu_dtype", "get_device_capability",
-    "get_device_name", "get_device_properties", "graphed", "init", "is_autocast_hpu_enabled", "is_available",
-    "is_bf16_supported", "is_initialized", "memory", "metrics", "random", "set_autocast_hpu_dtype",
-    "set_autocast_hpu_enabled", "set_device", "streams", "synchronize", *_graphed, *_memory, *_random, *_storages,
-    *_streams,
+    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_amp_supported_dtype",
+    "get_arch_list", "get_autocast_hpu_dtype", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_gencode_flags", "graphed", "init", "is_autocast_hpu_enabled", "is_available", "is_bf16_supported",
+    "is_initialized", "memory", "memory_usage", "metric_global", "metric_localcontext", "metrics", "random",
+    "set_autocast_hpu_dtype", "set_autocast_hpu_enabled", "set_device", "streams", "switches", "synchronize",
+    "utilization", *_graphed, *_memory, *_random, *_storages, *_streams, *_switches,
 ]  # fmt: skip
 
 _ = _is_in_bad_fork  # PyTorch asks for it by this name
@@ -84,6 +88,23 @@ def set_device(device: Any) -> None:
     index(number)
 
 
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The number that a device is named with: -1 of the CPU with allow_cpu, the current card's where there is none and
+    optional. Raises ValueError for another kind of device and, without optional, for one that has no number."""
+    if isinstance(device, int):
+        return device
+    found = device if device is None else torch.device(device)
+    if found is not None and found.type == "cpu" and allow_cpu:
+        return -1
+    if found is not None and found.type != "hpu":
+        raise ValueError(f"Expected a hpu device, but got: {found}")
+    if found is not None and found.index is not None:
+        return int(found.index)
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+    return current_device()
+
+
 class device:
     """Chooses the card within it, as `set_device`. Raises RuntimeError for another than this process has."""
 
@@ -133,19 +154,30 @@ def synchronize(device: Any = None) -> None:
     current.recorder().flush()
 
 
-def enable_dynamic_shape() -> None:
-    """Compiles changing sizes as ranges. This is the default, unless TF_ENABLE_DYNAMIC_SHAPES says otherwise."""
-    TF_ENABLE_DYNAMIC_SHAPES.set("1")
-
-
-def disable_dynamic_shape() -> None:
-    """Compiles a program for each size."""
-    TF_ENABLE_DYNAMIC_SHAPES.set("0")
-
-
 def is_bf16_supported() -> bool:
-    """True."""
-    return True
+    """Whether there is a card, as all have bf16."""
+    return is_available()
+
+
+def get_arch_list() -> list[str]:
+    """What programs are compiled for: the one chip, by its name."""
+    return [get_device_name()]
+
+
+def get_gencode_flags() -> str:
+    """Empty: those of a compiler of CUDA are not Gaudi's."""
+    return ""
+
+
+def memory_usage(device: Any = None) -> int:
+    """Bytes of HBM that tensors have, as `memory_allocated`."""
+    return memory.memory_allocated(device)
+
+
+def utilization(device: Any = None) -> int:
+    """How busy the card was lately, in percent, as `hl-smi` shows it."""
+    index(device)
+    return round(100 * readings.read(claim.claim()).utilization)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

@@ -8,8 +8,9 @@ from typing import Any
 from habana_tf.torch.record.current import chip, index, memory
 
 __all__ = [
-    "empty_cache", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
-    "memory_stats", "memory_summary", "reset_accumulated_memory_stats", "reset_peak_memory_stats",
+    "empty_cache", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",
+    "memory_allocated", "memory_cached", "memory_reserved", "memory_stats", "memory_summary",
+    "reset_accumulated_memory_stats", "reset_peak_memory_stats",
 ]  # fmt: skip
 
 
@@ -35,6 +36,10 @@ def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that this process had."""
     index(device)
     return memory().statistics.reserved_peak
+
+
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+"""Names that they had before."""
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:

@@ -7,13 +7,17 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch.device import generator
 from habana_tf.torch.record import random_state
 from habana_tf.torch.record.current import index
 
 __all__ = [
-    "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all",
-    "set_rng_state", "set_rng_state_all",
+    "default_generators", "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all",
+    "seed", "seed_all", "set_rng_state", "set_rng_state_all",
 ]  # fmt: skip
+
+default_generators = [generator.default]
+"""One for each card of the process, as `torch.cuda.default_generators` has."""
 
 
 def manual_seed(seed: int) -> None:

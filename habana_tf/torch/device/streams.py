@@ -133,6 +133,12 @@ def current_stream(device: Any = None) -> Stream:
     return _default() if chosen is None else chosen
 
 
+def compute_stream() -> int:
+    """The number of the stream that this thread's work goes to."""
+    number: int = current_stream().hpu_stream
+    return number
+
+
 def set_stream(stream: Stream | None) -> None:
     """Chooses a stream for this thread; None changes nothing."""
     if stream is not None:

@@ -1,4 +1,5 @@
-"""Habana's fused kernels as formulas of PyTorch's ops: lazy mode and torch.compile make one program of each."""
+"""Habana's fused norms, losses and moving average as formulas of PyTorch's ops: lazy mode and torch.compile make one
+program of each."""
 
 from __future__ import annotations
 
@@ -31,6 +32,13 @@ class FusedClipNorm:
             return torch.nn.utils.clip_grad_norm_(parameters, self.max_norm)
 
 
+class RmsNormBwdMode(Enum):
+    """Which of Habana's kernels gives the gradients of `FusedRMSNorm`; all give the same."""
+
+    DEFAULT = 0
+    STATIC_CASE_WIDTH_PARTITIONING = 1
+
+
 class FusedRMSNorm:
     """x / sqrt(mean(x^2) + eps) * gamma over the last axis."""
 
@@ -40,77 +48,32 @@ class FusedRMSNorm:
         gamma: torch.Tensor,
         eps: float,
         use_stages: bool = True,
-        bwd_mode: int = 0,
+        bwd_mode: RmsNormBwdMode | int = 0,
         fast_math: bool = False,
     ) -> torch.Tensor:
         """The norm. The last three choose between Habana's kernels and change nothing here."""
         return F.rms_norm(data_in, (data_in.shape[-1],), gamma, eps)
 
 
-class FusedSDPA:
-    """Scaled dot product attention."""
+class CustomSoftmax:
+    """Softmax over the last axis."""
+
+    @staticmethod
+    def apply(inp: torch.Tensor, flavor: int = 0) -> torch.Tensor:
+        """The softmax. flavor: how exact Habana's kernel is, which changes nothing here."""
+        return torch.softmax(inp, -1)
+
+
+class CTCLoss:
+    """The loss of connectionist temporal classification."""
 
     @staticmethod
     def apply(
-        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None = None,
-        dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, softmax_mode: str = "None",
-        recompute_mode: bool | None = None, valid_seq_len: torch.Tensor | None = None, seq_padding_type: str = "left",
-        return_dropout_mask: bool = False, return_attn_probs: bool = False,
+        log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: torch.Tensor, target_lengths: torch.Tensor,
+        blank: int = 0, reduction: str = "mean", zero_infinity: bool = False,
     ) -> torch.Tensor:  # fmt: skip
-        """q, k, v: [batch, heads, positions, size]; k and v may have fewer heads, by a whole factor. softmax_mode and
-        recompute_mode choose between Habana's kernels and change nothing here. Raises NotImplementedError for lengths
-        of sequences and for results besides the attention's."""
-        if valid_seq_len is not None or return_dropout_mask or return_attn_probs:
-            raise NotImplementedError("FusedSDPA has no valid_seq_len, return_dropout_mask and return_attn_probs here")
-        shared = q.dim() == 4 and q.shape[1] != k.shape[1]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=shared)
-
-
-class RotaryPosEmbeddingMode(Enum):
-    """Which elements are rotated together: those half a row apart, or neighbours."""
-
-    BLOCKWISE = 0
-    PAIRWISE = 1
-
-
-def apply_rotary_pos_emb(
-    p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor | None = None, offset: int = 0,
-    mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
-) -> torch.Tensor:  # fmt: skip
-    """p cos + rotated(p) sin, of p [batch, heads, positions, size]. cos, sin: [.., positions, size], of which rows from
-    `offset` on are taken, or those of position_ids [batch, positions]."""
-    if position_ids is not None and cos.dim() != p.dim():
-        cos, sin = (t.reshape(-1, t.shape[-1])[position_ids].unsqueeze(1) for t in (cos, sin))
-    elif position_ids is not None and cos.shape[:2] == (1, 1):
-        cos, sin = (t[0, 0][position_ids].unsqueeze(1) for t in (cos, sin))
-    elif cos.shape[-2] != p.shape[-2]:
-        cos, sin = (t[..., offset : offset + p.shape[-2], :] for t in (cos, sin))
-    dtype = torch.float32 if torch.float32 in (p.dtype, cos.dtype, sin.dtype) else p.dtype
-    p, cos, sin = p.to(dtype), cos.to(dtype), sin.to(dtype)
-    if mode is RotaryPosEmbeddingMode.PAIRWISE:
-        turned = torch.stack((-p[..., 1::2], p[..., ::2]), dim=-1).flatten(-2)
-    else:
-        half = p.shape[-1] // 2
-        turned = torch.cat((-p[..., half:], p[..., :half]), dim=-1)
-    return p * cos + turned * sin
-
-
-class RotaryPosEmbeddingHelperV1:
-    """GPT-NeoX's positions: rows from an offset on."""
-
-    @staticmethod
-    def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int) -> torch.Tensor:
-        """See `apply_rotary_pos_emb`."""
-        return apply_rotary_pos_emb(p, cos, sin, None, offset)
-
-
-class RotaryPosEmbeddingHelperV2:
-    """Llama's positions: rows by their numbers."""
-
-    @staticmethod
-    def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
-        """See `apply_rotary_pos_emb`."""
-        return apply_rotary_pos_emb(p, cos, sin, position_ids)
+        """As torch.nn.functional.ctc_loss: log_probs [time, batch, classes] or [time, classes]."""
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
 
 
 class FusedEMA:

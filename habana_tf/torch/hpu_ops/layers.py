@@ -24,12 +24,14 @@ def waves(
     x: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, position_ids: torch.Tensor | None, offset: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """sin and cos [.., positions, size] for x [batch, heads, positions, size]: the rows from offset on, or those of
-    position_ids [batch, positions]."""
-    if position_ids is not None and cos.dim() != x.dim():
+    position_ids [batch, positions]. Of longer rows than those of x the columns from offset on."""
+    if position_ids is None and cos.shape[-1] > x.shape[-1]:
+        sin, cos = (t[..., offset : offset + x.shape[-1]] for t in (sin, cos))
+    elif position_ids is not None and cos.dim() != x.dim():
         sin, cos = (t.reshape(-1, t.shape[-1])[position_ids].unsqueeze(1) for t in (sin, cos))
     elif position_ids is not None and cos.shape[:2] == (1, 1):
         sin, cos = (t[0, 0][position_ids].unsqueeze(1) for t in (sin, cos))
-    elif cos.shape[-2] != x.shape[-2]:
+    elif cos.shape[-2] not in (1, x.shape[-2]):
         sin, cos = (t[..., offset : offset + x.shape[-2], :] for t in (sin, cos))
     return sin, cos
 

@@ -303,6 +303,11 @@ class Memory:
 
 
 @functools.lru_cache(maxsize=4096)
+def address(t: torch.Tensor) -> int:
+    """Where a tensor of the device begins in the card's memory; 0 of one without elements and of other devices."""
+    return t.data_ptr() if t.device.type == "hpu" and t.numel() else 0
+
+
 def _room(nbytes: int) -> int:
     """The bytes of the block that a storage gets: few different sizes, so that freed ones fit again."""
     if nbytes >= _LARGE:

@@ -80,6 +80,9 @@ loaded."""
 of_device: set[int] = set()
 """The generators that are the device's, by their addresses: PyTorch gives its kernels other objects for them."""
 
+of_default: set[int] = set()
+"""Those of them that stand for `default`."""
+
 
 def check(generator: torch.Generator) -> None:
     """Raises RuntimeError for a generator of another device."""
@@ -92,6 +95,7 @@ def take(generator: torch.Generator | None, blocks: int) -> tuple[Drawn, Drawn]:
     blocks. From a generator of PyTorch each op gets a new seed."""
     if generator is not None:
         check(generator)
+        generator = None if generator._cdata in of_default else generator
     stretch = _Stretch(generator, blocks)
     return Drawn.of(stretch.seed(), stretch.seed), Drawn.of(stretch.offset(), stretch.offset)
 

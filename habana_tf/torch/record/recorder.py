@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from habana_tf.settings import PT_HPU_MAX_COMPOUND_OP_SIZE
 from habana_tf.torch import private_api
 from habana_tf.torch.memory.element_types import DLPACK
 from habana_tf.torch.memory.storage import Block, Memory, Shape
@@ -68,6 +69,7 @@ class Recorder(Entries):
         self._nodes = 0
         self._together = 0
         self._graphs = CompiledGraphs()
+        self._most_ops = min(MOST_OPS, PT_HPU_MAX_COMPOUND_OP_SIZE.get()) if lazy else MOST_OPS
         self._pending: dict[int, Block] = {}
         self._vectors = [aligned(MOST_RUN_TIME_NUMBERS, dtype) for dtype in (np.float32, np.int64)]
         self._addresses = [vector.ctypes.data for vector in self._vectors]
@@ -130,7 +132,7 @@ class Recorder(Entries):
     @property
     def _full(self) -> bool:
         floats, integers = self._numbers
-        return self.node.index >= MOST_OPS or len(floats) > _FULL or len(integers) > _FULL
+        return self.node.index + 1 >= self._most_ops or len(floats) > _FULL or len(integers) > _FULL
 
     def _new(self, kernel: Overload, entry: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> TreeNode:
         self._nodes += 1
