@@ -242,6 +242,30 @@ def test_attention_of_padded_sequences_leaves_the_padding_out() -> None:
 
 
 @on_device()
+def test_attention_keeps_its_weights_for_gradients_unless_it_computes_them_again() -> None:
+    torch.manual_seed(1)
+    tensors = [torch.randn(1, 2, 128, 8) for _ in range(3)]
+    weights = 2 * 128 * 128 * 4
+    for dropout in (0.0, 0.3):
+        found = []
+        for recompute in (False, True):
+            there = [t.hpu().requires_grad_() for t in tensors]
+            torch.hpu.synchronize()
+            torch.hpu.manual_seed(7)
+            before = torch.hpu.memory_allocated()
+            with torch.hpu.sdp_kernel(enable_recompute=recompute):
+                made = attention.FusedSDPA.apply(*there, None, dropout, True)
+            torch.hpu.synchronize()
+            held = torch.hpu.memory_allocated() - before
+            assert (held >= weights) is not recompute, held
+            made.square().sum().backward()
+            found.append([made.detach().cpu(), *(t.grad.cpu() for t in there)])
+            del made, there
+        for kept, again in zip(*found, strict=True):
+            torch.testing.assert_close(again, kept, rtol=1e-5, atol=1e-5)
+
+
+@on_device()
 def test_chatglms_positions_rotate_neighbours_of_a_part() -> None:
     torch.manual_seed(1)
     p = torch.randn(4, 2, 3, 10)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from habana_tf.torch.device.switches import recompute_sdp_enabled
 
 __all__ = ["FusedSDPA"]
 
@@ -20,8 +25,9 @@ class FusedSDPA:
     ) -> torch.Tensor:  # fmt: skip
         """q, k, v: [batch, heads, positions, size]; k and v may have fewer heads, by a whole factor. valid_seq_len
         [batch]: how many positions of each sequence are no padding, which is on its left or right, by seq_padding_type;
-        the results of those that are padding are 0. softmax_mode and recompute_mode choose between Habana's kernels and
-        change nothing here.
+        the results of those that are padding are 0. recompute_mode: whether gradients compute the attention's weights
+        again, which else are kept for them: [batch, heads, positions, positions]; None takes what
+        `torch.hpu.sdp_kernel` says. softmax_mode chooses between Habana's kernels and changes nothing here.
 
         Raises NotImplementedError for results besides the attention's, and ValueError for valid_seq_len where a
         gradient is wanted, with a mask or without is_causal, and for another type of padding.
@@ -33,7 +39,16 @@ class FusedSDPA:
                 raise ValueError("FusedSDPA takes valid_seq_len only with is_causal, without a mask and for inference")
             attn_mask, is_causal = _causal_and_valid(q.shape[-2], k.shape[-2], valid_seq_len, seq_padding_type), False
         shared = q.dim() == 4 and q.shape[1] != k.shape[1]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=shared)
+        attend = functools.partial(
+            F.scaled_dot_product_attention, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=shared
+        )
+        recompute = recompute_sdp_enabled() if recompute_mode is None else recompute_mode
+        if not (recompute and _differentiated(q, k, v)):
+            return attend(q, k, v, attn_mask)
+        made: torch.Tensor = checkpoint(
+            attend, q, k, v, attn_mask, use_reentrant=False, preserve_rng_state=dropout_p > 0
+        )
+        return made
 
 
 def _differentiated(*tensors: torch.Tensor) -> bool:
