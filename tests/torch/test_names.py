@@ -201,10 +201,12 @@ def test_shapes_of_batches_are_counted() -> None:
 def test_addresses_scales_and_marks() -> None:
     from habana_frameworks.torch import core
     from habana_frameworks.torch.hpex.kernels import Fp8Ops
-    from habana_frameworks.torch.utils import experimental, internal, lib_utils
+    from habana_frameworks.torch.utils import debug, experimental, internal, lib_utils
 
     x = torch.arange(12.0).reshape(3, 4).to("hpu")
     y = x + 1
+    debug._bridge_cleanup()
+    assert torch.hpu.current_stream().query()
     assert experimental._data_ptr(x[1]) == experimental._data_ptr(x) + 16 != experimental._data_ptr(y)
     assert experimental._data_ptr(x[:0]) == experimental._data_ptr(torch.ones(3)) == 0
     assert experimental._is_fp16_supported() is True and experimental._compute_stream() == 0
