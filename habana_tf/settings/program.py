@@ -38,8 +38,8 @@ PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST = Setting(None, kind.FILE,
 PT_HPU_AUTOCAST_FP32_OPS_LIST = Setting(None, kind.FILE,
     "File with the ops, one a line, that torch.autocast runs in fp32 instead of the default ones.")
 PT_HPU_USE_EAGER_FALLBACK = Setting(True, kind.SWITCH,
-    "Whether a graph of torch.compile(backend=\"hpu_backend\") may have ops that no program can have; off makes them an "
-    "error.")
+    "Whether a graph of torch.compile(backend=\"hpu_backend\") may have ops that no program can have; off makes them "
+    "an error.")
 PT_HPU_KEEP_INPUT_MUTATIONS = Setting(True, kind.SWITCH,
     "Whether programs of torch.compile write into their arguments; off has a copy follow them.")
 PT_HPU_MAX_COMPOUND_OP_SIZE = Setting(20_000, kind.integer(1),

@@ -28,7 +28,7 @@ def get_shape(item: Any) -> Hashable:
         hash(item)
     except TypeError:
         return type(item).__name__
-    return item  # type: ignore[no-any-return]
+    return item
 
 
 class _Shapes(Report):

@@ -194,7 +194,7 @@ def detect_recompilation_auto_model(
         name = "/".join([mdlname, *path.split(".")]) if path else mdlname
         source = inspect.getsourcefile(type(module)) if type(module).__module__ != "__main__" else None
         part = _Part(name, f"{type(module).__module__}.{type(module).__qualname__}", source or "__main__")
-        module.forward = _watched(found, part, module.forward)  # type: ignore[method-assign]
+        module.forward = _watched(found, part, module.forward)
 
     def analyse_dynamicity(self: torch.nn.Module) -> None:
         found.note()
