@@ -112,21 +112,22 @@ def predict_ranks(
     machine, parameters = box_named(known, box), FITTED.at(check_release(release))
     if world < 1 or not ranks or not all(0 <= rank < world for rank in ranks):
         raise ValueError(f"world={world}, ranks={tuple(ranks)}: name ranks from 0 to {world - 1}")
-    from habana_tf.torch.dry_run import world as pretended
+    from habana_tf.torch.dry_run import rank as job
+    from habana_tf.torch.dry_run.world import last_step, pretended
 
     costs = _Costs(known, parameters)
     events: dict[int, list[Event]] = {}
-    found: dict[int, pretended.Rank] = {}
-    board, order = pretended.Board(), sorted(set(ranks))
+    found: dict[int, job.Rank] = {}
+    board, order = job.Board(), sorted(set(ranks))
     tried: dict[tuple[int, int], int] = {}
     while order:
         number, needed = order[0], None
-        with pretended.pretended(number, world, machine.cards, board, STEPS) as made:
+        with pretended(number, world, machine.cards, board, STEPS) as made:
             try:
                 program()
-            except pretended.Ended:
+            except job.Ended:
                 pass
-            except pretended.Unsaid as why:
+            except job.Unsaid as why:
                 needed = why.rank
         if needed is not None:  # that rank first, whose messages are kept even if it does not come to its end
             if needed in found or tried.get((number, needed)) == board.count:
@@ -139,7 +140,7 @@ def predict_ranks(
             continue
         order.remove(number)
         found[number] = made
-        events[number] = costs.events(pretended.last_step(made))
+        events[number] = costs.events(last_step(made))
 
     def seconds(event: Collective) -> float:
         return collective_seconds(known, machine, event.kind, event.nbytes, event.ranks, parameters.launch)

@@ -200,6 +200,10 @@ def talking() -> None:
     everyone: list[object] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, "the same")
     assert everyone == ["the same"] * 4
+    summed, most = torch.tensor([3]), torch.tensor([3])
+    dist.all_reduce(summed)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    assert (summed.item(), most.item()) == (12, 3)
     x = torch.ones(8, device="hpu")
     dist.all_reduce(x)
     assert (x * 2).sum().item() == 0  # nothing is computed

@@ -1,0 +1,163 @@
+"""Process groups of a job that does not exist: they answer at once, and note what they were asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FakeProcessGroup
+
+from habana_tf.card.prediction.ranks import Collective
+from habana_tf.torch.dry_run.rank import Rank, RankRecorder, is_told
+from habana_tf.torch.record import current, scopes
+from habana_tf.torch.record.nested import tensors
+
+_KINDS = {
+    "allreduce": ("all_reduce", 0, 0), "allreduce_coalesced": ("all_reduce", 0, 0), "broadcast": ("broadcast", 0, 0),
+    "reduce": ("reduce", 0, 0), "allgather": ("all_gather", 0, 1), "_allgather_base": ("all_gather", 0, 1),
+    "all_gather_single": ("all_gather", 0, 1), "allgather_into_tensor_coalesced": ("all_gather", 0, 1),
+    "all_gather_single_coalesced": ("all_gather", 0, 1), "reduce_scatter": ("reduce_scatter", 1, 0),
+    "_reduce_scatter_base": ("reduce_scatter", 1, 0), "reduce_scatter_single": ("reduce_scatter", 1, 0),
+    "reduce_scatter_tensor_coalesced": ("reduce_scatter", 1, 0),
+    "reduce_scatter_single_coalesced": ("reduce_scatter", 1, 0),
+    "gather": ("gather", 0, 1), "scatter": ("scatter", 1, 0), "alltoall": ("all_to_all", 1, 0),
+    "alltoall_base": ("all_to_all", 1, 0), "all_to_all_single": ("all_to_all", 1, 0),
+}  # fmt: skip
+"""Collectives of a process group: what each is, the argument whose bytes count, the one that others see."""
+
+
+class PretendedGroup(dist.ProcessGroup):
+    """A process group of a world of one. rank: of the job; members: of the job, in order."""
+
+    def __init__(self, rank: Rank, number: int, members: Sequence[int], name: str) -> None:
+        super().__init__(number, len(members))
+        self._job, self._members, self._called = rank, tuple(members), name
+        backend = FakeProcessGroup._create_internal(number, len(members), FakeProcessGroup.Options())
+        for device in (torch.device("hpu"), torch.device("cpu")):
+            self._register_backend(device, dist.ProcessGroup.BackendType.CUSTOM, backend)
+        self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+
+    def getBackendName(self) -> str:
+        """What PyTorch's C++ code calls it."""
+        return "hccl"
+
+    def name(self) -> str:
+        return "hccl"
+
+    def barrier(self, *args: Any, **kwargs: Any) -> Any:
+        self._note("barrier", 0, [])
+        return _Done([])
+
+    def send(self, sent: Sequence[torch.Tensor], to: int, tag: int = 0) -> Any:
+        return self._message("send", sent, (self.rank(), to), [])
+
+    def recv(self, received: Sequence[torch.Tensor], of: int, tag: int = 0) -> Any:
+        return self._message("recv", received, (of, self.rank()), received)
+
+    def _message(self, kind: str, found: Sequence[torch.Tensor], pair: tuple[int, int], written: Any) -> Any:
+        ranks = tuple(self._members[k] for k in pair)
+        if any(is_told(t) for t in found):
+            self._tell(("message", *ranks, self._called), found, ranks[0], kind == "send")
+            return _Done(list(found))
+        self._note(kind, sum(t.nbytes for t in found), [] if kind == "recv" else found, written, ranks)
+        return _Done(list(found))
+
+    def _start_coalescing(self, device: Any) -> None:
+        pass
+
+    def _end_coalescing(self, device: Any) -> Any:
+        return _Done([])
+
+    def _tell(self, key: tuple[Any, ...], found: Sequence[torch.Tensor], of: int, says: bool) -> None:
+        """Hands numbers of the host from one rank to others."""
+        for t in found:
+            mine = _recorder().settled(t).viewed(t) if t.device.type == "hpu" else t
+            if says:
+                self._job.board.say(key, mine)
+            else:
+                mine.copy_(self._job.board.hear(key, of))
+
+    def _collective(self, name: str, args: tuple[Any, ...]) -> Any:
+        kind, counted, read = _KINDS[name]
+        found = [list(tensors(a)) for a in args[:2]]
+        results = found[0]
+        if kind == "broadcast" and all(is_told(t) for t in results):
+            root = self._members[args[1].rootRank if len(args) > 1 else 0]
+            self._tell(("broadcast", self._called), results, root, root == self._job.number)
+        elif any(t.device.type == "hpu" for t in results):
+            self._note(kind, sum(t.nbytes for t in found[counted]), found[read], results)
+        else:
+            op = getattr(args[1], "reduceOp", None) if len(args) > 1 else dist.ReduceOp.SUM
+            self._on_cpu(kind, found, op == dist.ReduceOp.SUM)
+        return _Done(results)
+
+    def _on_cpu(self, kind: str, found: list[list[torch.Tensor]], summed: bool) -> None:
+        """Of tensors of the CPU: what results hold if all ranks have the same. summed: whether they are reduced by a
+        sum, and by no choice or mean."""
+        results, given = found[0], found[1] if len(found) > 1 else []
+        if kind == "all_reduce" and summed:
+            for t in results:
+                t.mul_(self.size())
+        elif kind in ("all_gather", "gather", "all_to_all") and given:
+            flat = torch.cat([t.reshape(-1) for t in given])
+            for t in results:
+                t.copy_(flat.repeat(-(-t.numel() // max(flat.numel(), 1)))[: t.numel()].reshape(t.shape))
+        elif kind in ("reduce_scatter", "scatter") and given:
+            for t, own in zip(results, given[self.rank() :] or given, strict=False):
+                t.copy_(own.reshape(-1)[: t.numel()].reshape(t.shape))
+
+    def _note(
+        self, kind: str, nbytes: int, sent: Sequence[torch.Tensor], written: Sequence[torch.Tensor] = (),
+        ranks: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        recorder = _recorder()
+        reads, writes = (
+            frozenset(recorder.settled(t).address for t in found if t.device.type == "hpu") for found in (sent, written)
+        )
+        self._job.events.append(
+            Collective(kind, nbytes, ranks or self._members, self._called, reads, writes, scopes.line())
+        )
+
+
+def _recorder() -> RankRecorder:
+    recorder = current.recorder()
+    assert isinstance(recorder, RankRecorder)
+    return recorder
+
+
+class _Done(dist.Work):
+    """A collective that is over."""
+
+    def __init__(self, results: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._results = results
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        made: Any = torch.futures.Future()
+        made.set_result(self._results)
+        return made
+
+    def result(self) -> Any:
+        return self._results
+
+
+def _add(name: str) -> None:
+    def run(self: PretendedGroup, *args: Any, **kwargs: Any) -> Any:
+        return self._collective(name, args)
+
+    run.__name__ = name
+    setattr(PretendedGroup, name, run)
+
+
+for _name in _KINDS:
+    if hasattr(dist.ProcessGroup, _name):
+        _add(_name)
