@@ -41,7 +41,6 @@ def as_ranks(arguments: argparse.Namespace) -> int:
     """Runs the script as ranks of a job of `--world` cards, and prints what a step of it would take."""
     import runpy
 
-    from habana_tf.card.prediction.foreseen import PredictionError
     from habana_tf.card.prediction.ranks import Disagreement
     from habana_tf.dry_run.ranks import predict_ranks
 
@@ -58,13 +57,9 @@ def as_ranks(arguments: argparse.Namespace) -> int:
     numbers = [int(rank) for rank in ranks]
     try:
         found = predict_ranks(program, arguments.world, numbers, arguments.chip, arguments.box, arguments.release)
-    except (PredictionError, Disagreement) as error:
+    except (ValueError, Disagreement) as error:
         raise CommandError(str(error), 1) from error
-    if arguments.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
-    return 0
+    return _printed(arguments, found)
 
 
 def answered(arguments: argparse.Namespace, answer: Callable[..., Any]) -> int:
@@ -80,6 +75,10 @@ def answered(arguments: argparse.Namespace, answer: Callable[..., Any]) -> int:
             found = answer(model, *data)
     except PredictionError as error:
         raise CommandError(str(error), 1) from error
+    return _printed(arguments, found)
+
+
+def _printed(arguments: argparse.Namespace, found: Any) -> int:
     if arguments.json:
         print_json(found.to_dict())
     else:

@@ -12,7 +12,6 @@ from habana_tf.card.model.collective_time import collective_seconds
 from habana_tf.card.model.lowered import lowered
 from habana_tf.card.model.network import slowest
 from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
-from habana_tf.card.prediction.foreseen import PredictionError
 from habana_tf.card.prediction.ranks import Collective, Disagreement, Event, Launch, Span, simulated
 from habana_tf.hardware.boxes import Box
 from habana_tf.hardware.boxes import box as box_named
@@ -146,7 +145,7 @@ def predict_ranks(
         return collective_seconds(known, machine, event.kind, event.nbytes, event.ranks, parameters.launch)
 
     if not any(events.values()):
-        raise PredictionError("the program launches nothing on the card: put its model on 'hpu'")
+        raise ValueError("the program launches nothing on the card: put its model on 'hpu'")
     spans = simulated(events, seconds)
     busy = max(sum(s.event.seconds for s in spans if s.rank == n and isinstance(s.event, Launch)) for n in events)
     times = tuple(_rank_time(number, spans, found[number].alive, found[number].reads) for number in events)

@@ -34,6 +34,7 @@ TAKEN_IN = {
     "StaleRecipe": "of a stored recipe: 'the stored recipe of … is not used'",
     "TooLarge": "made into TensorFlow's ResourceExhaustedError: 'HPU:0 is out of memory'",
     "Unfit": "the compiler takes another way",
+    "Unsaid": "of a rank of a job that does not exist: the rank that says it runs before",
     "UnfitPlan": "of a product's plan that somebody changed by hand (docs/architecture.md)",
     "Unreadable": "of the graph pass: the reason UNREADABLE of the placement report",
     "WorkerFailed": "'a compiler process failed'",
