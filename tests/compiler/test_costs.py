@@ -16,6 +16,7 @@ ELSEWHERE = {
     "memory_plan.py": "what the runtime promises of addresses",
     "recipe_checks.py": "a recipe with more is none",
     "codegen/circular_math.py": "a quarter of a circle",
+    "codegen/float8.py": "codes of the formats",
     "codegen/tiles/tile_engine.py": "the tile engine's registers",
     "codegen/tiles/winograd.py": "the algorithm's tiles",
     "codegen/objects.py": "Python's lock",

@@ -90,7 +90,7 @@ def test_the_default_generator_is_the_devices_state() -> None:
 @on_device(modes=("lazy",))
 def test_settings_are_read_and_written_by_functions() -> None:
     from habana_frameworks.torch.internal import bridge_config
-    from habana_tf.settings import TF_ENABLE_DYNAMIC_SHAPES
+    from habana_tf.settings.program import TF_ENABLE_DYNAMIC_SHAPES
 
     assert bridge_config.get_pt_hpu_lazy_mode() == 1
     assert bridge_config.get_pt_hpu_queue_synlaunches() is True and bridge_config.get_pt_compile_only_mode() is False
@@ -130,8 +130,8 @@ def test_lazy_mode_runs_after_so_many_ops() -> None:
 @on_device(modes=("eager",))
 def test_flags_of_the_backend_are_its_options() -> None:
     from habana_frameworks.torch.dynamo.compile_backend import config
-    from habana_frameworks.torch.dynamo.compile_backend.config import configuration_flags
 
+    configuration_flags = config.configuration_flags
     assert configuration_flags["use_eager_fallback"] is True and config.use_boxed_input is True
     config.use_eager_fallback = False
     try:

@@ -8,7 +8,7 @@ from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.tensorflow.lowering.lowering import Lowering
-from habana_tf.tensorflow.lowering.math import formula, wide
+from habana_tf.tensorflow.lowering.math import wide
 from habana_tf.tensorflow.lowering.row import FLOATS, op
 
 
@@ -18,8 +18,14 @@ def digamma(c: Lowering) -> Node:
     return wide(c, special.digamma, *c.inputs)
 
 
-formula(special.ndtri, "Ndtri")
-formula(special.erfinv, "Erfinv")
+@op("Ndtri", T=FLOATS, generic="elementwise")
+def ndtri(c: Lowering) -> Node:
+    return wide(c, special.ndtri, *c.inputs)
+
+
+@op("Erfinv", T=FLOATS, generic="elementwise")
+def erfinv(c: Lowering) -> Node:
+    return wide(c, special.erfinv, *c.inputs)
 
 
 def _together(c: Lowering) -> tuple[Term, Term]:

@@ -138,7 +138,7 @@ class Recompiling(Report):
         for number, columns, rows in (
             (1, _COLUMNS, self.table()), (2, ("Module name", "Recompile count"), self.counts()),
         ):  # fmt: skip
-            with open(f"{path}_{number}.csv", "w", newline="") as file:
+            with open(f"{path}_{number}.csv", "w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(columns)
                 writer.writerows(rows)

@@ -21,6 +21,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     site = tmp_path / "site-packages"
     site.mkdir()
     monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "horovod", raising=False)  # which another test may have imported
 
     def install(**packages: str) -> None:
         for name, number in packages.items():
