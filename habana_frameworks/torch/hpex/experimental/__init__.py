@@ -3,6 +3,6 @@
 
 from habana_tf.refused_names import attributes, submodules
 
-INSTEAD = "there is no fp8; train and infer in bfloat16 (torch.autocast)"
+INSTEAD = "train in bfloat16 (torch.autocast); torch.ops.hpu casts and multiplies 8-bit floats"
 submodules(__name__, INSTEAD)
 __getattr__ = attributes(__name__, INSTEAD)
