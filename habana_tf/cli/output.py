@@ -28,7 +28,8 @@ class CommandError(Exception):
 
 
 def command_error(error: Exception) -> CommandError:
-    """What any command may meet, settings, cards and the machine, as its error. Raises another error again."""
+    """What any command may meet, settings, cards and the machine, as its error. Raises another error again. Their
+    classes are imported here, where one was raised, because a command should begin at once."""
     from habana_tf.hardware.cards import CardError
     from habana_tf.hardware.cpu import IsaError
     from habana_tf.hardware.machine import MachineError

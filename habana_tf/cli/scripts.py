@@ -42,7 +42,7 @@ def as_ranks(arguments: argparse.Namespace) -> int:
     import runpy
 
     from habana_tf.card.prediction.ranks import Disagreement
-    from habana_tf.dry_run.ranks import predict_ranks
+    from habana_tf.dry_run.ranks import NothingLaunched, predict_ranks
 
     ranks = arguments.ranks.split(",")
     if not all(rank.isdecimal() and int(rank) < arguments.world for rank in ranks):
@@ -51,13 +51,17 @@ def as_ranks(arguments: argparse.Namespace) -> int:
     sys.argv = [arguments.script, *arguments.arguments]
 
     def program() -> None:
-        with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
-            runpy.run_path(arguments.script, run_name="__main__")
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                runpy.run_path(arguments.script, run_name="__main__")
+        except SystemExit as ended:
+            if ended.code:
+                raise CommandError(f"{arguments.script} ended with {ended.code!r}", 1) from ended
 
     numbers = [int(rank) for rank in ranks]
     try:
         found = predict_ranks(program, arguments.world, numbers, arguments.chip, arguments.box, arguments.release)
-    except (ValueError, Disagreement) as error:
+    except (NothingLaunched, Disagreement) as error:
         raise CommandError(str(error), 1) from error
     return _printed(arguments, found)
 

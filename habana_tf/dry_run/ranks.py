@@ -23,6 +23,10 @@ STEPS = 3
 """Steps of an optimizer that a program makes: the first has what comes once, the last is predicted."""
 
 
+class NothingLaunched(ValueError):
+    """A program that gives the card nothing to do."""
+
+
 @dataclass(frozen=True)
 class RankTime:
     """One rank's step, in seconds: launches of its card; its collectives; of those, what it waited for because a launch
@@ -104,8 +108,8 @@ def predict_ranks(
     computed, no memory is taken for tensors of the card, a value that it reads is 0. Ranks that are not named are taken
     to keep step with those that are.
 
-    Raises card.prediction.ranks.Disagreement where the ranks' collectives do not go together, ValueError for a world,
-    rank, chip or box that there is none of, and what the program raises.
+    Raises card.prediction.ranks.Disagreement where the ranks' collectives do not go together, NothingLaunched,
+    ValueError for a world, rank, chip or box that there is none of, and what the program raises.
     """
     known = chip_named(chip)
     machine, parameters = box_named(known, box), FITTED.at(check_release(release))
@@ -145,7 +149,7 @@ def predict_ranks(
         return collective_seconds(known, machine, event.kind, event.nbytes, event.ranks, parameters.launch)
 
     if not any(events.values()):
-        raise ValueError("the program launches nothing on the card: put its model on 'hpu'")
+        raise NothingLaunched("the program launches nothing on the card: put its model on 'hpu'")
     spans = simulated(events, seconds)
     busy = max(sum(s.event.seconds for s in spans if s.rank == n and isinstance(s.event, Launch)) for n in events)
     times = tuple(_rank_time(number, spans, found[number].alive, found[number].reads) for number in events)

@@ -32,6 +32,11 @@ _OBJECTS = ("send_object_list", "recv_object_list", "broadcast_object_list")
 _meeting: Any = importlib.import_module("torch.distributed.rendezvous")  # the package has a function of this name
 
 
+def _no_gloo(*args: Any, **kwargs: Any) -> Any:
+    raise ValueError("a job that does not exist has groups of hccl only, in which gloo would wait for ranks for ever: "
+                     "init_process_group('hccl') and new_group(...) without another backend")  # fmt: skip
+
+
 @contextmanager
 def _changed() -> Iterator[None]:
     """Within it objects are exchanged in tensors of the CPU, because a sum of their sizes on the card is computed by
@@ -44,7 +49,7 @@ def _changed() -> Iterator[None]:
     made["_verify_params_across_processes"] = lambda *_: None
     places = [(dist, name, call) for name, call in made.items()]
     places += [(_c10d, name, made[name]) for name in _OBJECTS]
-    places.append((_c10d, "_get_object_coll_device", lambda *_: "cpu"))
+    places += [(_c10d, "_get_object_coll_device", lambda *_: "cpu"), (_c10d, "ProcessGroupGloo", _no_gloo)]
     before = [getattr(module, name) for module, name, _ in places]
     for module, name, call in places:
         setattr(module, name, call)

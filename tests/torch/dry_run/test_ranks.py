@@ -226,6 +226,10 @@ def test_what_is_asked_wrong() -> None:
             habana_tf.predict(wrong, **given)
     with pytest.raises(ValueError, match="world says how many cards"):
         habana_tf.predict(wrong, torch.ones(2), world=4)
+    with pytest.raises(ValueError, match="groups of hccl only"):
+        habana_tf.predict(lambda: dist.init_process_group("gloo"), world=4)
+    with pytest.raises(ValueError, match="launches nothing"):
+        habana_tf.predict(begun, world=4)
     with pytest.raises(ZeroDivisionError):
         habana_tf.predict(lambda: 1 / 0, world=4)
     assert not dist.is_initialized()
@@ -245,6 +249,13 @@ def test_a_script_from_the_command_line(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["world"] == 16 and [each["rank"] for each in found["ranks"]] == [0, 9] and found["seconds"] > 0
     assert "begun --fast" in done.stderr
+    for text, code, said in (
+        ("raise ValueError('mine')", 1, "Traceback"), ("raise SystemExit(7)", 1, "train.py ended with 7"),
+        ("raise SystemExit(0)", 1, "launches nothing on the card"),
+    ):  # fmt: skip
+        script.write_text(text)
+        done = python(f"import sys; from habana_tf.cli.main import main; sys.exit(main({words}))", check=False)
+        assert done.returncode == code and said in done.stderr, done.stderr
     done = python(
         f"import sys; from habana_tf.cli.main import main; sys.exit(main({words.replace('0,9', '0,16')}))", check=False
     )
