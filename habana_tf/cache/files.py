@@ -20,6 +20,8 @@ SUFFIX, TEMPORARY = ".recipe", ".tmp-"
 TOUCH_AFTER = 60.0
 """Seconds after which a use is noted again."""
 TEMPORARY_IS_STALE_AFTER = 3600.0
+UNLOCKED_FOR = 1.0
+"""Seconds a temporary file may be there before its writer has locked it."""
 
 
 def gone(error: OSError) -> bool:
@@ -115,14 +117,17 @@ def remove_stale_temporaries(shard: int) -> None:
 def abandoned(shard: int, name: str) -> bool | None:
     """Whether no living process writes the temporary file `name` any more, or None where that cannot be told.
 
-    Its lock tells, which ends with the process, on whatever host or in whatever container that is. One that is taken
-    away between its making and its lock is made again (`Store.put`).
+    Its lock tells, which ends with the process, on whatever host or in whatever container that is. A file written to
+    within the last `UNLOCKED_FOR` seconds counts as written, and its lock is not tried: its writer may be about to
+    take it, and would not get it while we hold it.
     """
     try:
         file = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=shard)
     except OSError:  # of another user, say
         return None
     try:
+        if abs(time.time() - os.fstat(file).st_mtime) < UNLOCKED_FOR:
+            return False
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     except BlockingIOError:

@@ -117,7 +117,7 @@ def writer(filled: list[Path]) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-@pytest.mark.parametrize("age", [0.0, 2 * DAY])
+@pytest.mark.parametrize("age", [2 * files.UNLOCKED_FOR, 2 * DAY])
 def test_what_a_living_process_writes_stays_and_is_gone_after_it(
     filled: list[Path], opened: int, writer: subprocess.Popen[str], age: float
 ) -> None:
@@ -140,9 +140,22 @@ def test_the_next_write_removes_what_a_killed_process_left(
     """Wherever it is: its key need not be made again."""
     writer.kill()
     writer.wait()
-    assert len(list(root.rglob(f"{files.TEMPORARY}*"))) == 1
+    (left,) = root.rglob(f"{files.TEMPORARY}*")
+    os.utime(left, (time.time() - 2 * files.UNLOCKED_FOR,) * 2)
     assert Store(str(root)).write(make_entry(seed=99))
     assert not list(root.rglob(f"{files.TEMPORARY}*"))
+
+
+def test_a_file_whose_writer_has_not_locked_it_yet_stays(filled: list[Path], opened: int) -> None:
+    """It was made this moment: whoever sweeps may neither remove it nor hold the lock that its writer wants."""
+    made = filled[0].parent / f"{files.TEMPORARY}1-aa"
+    made.write_bytes(b"")
+    files.remove_stale_temporaries(_shard(made))
+    sweep(opened, trust.OWN, 0, minimum_age=0.0)
+    assert made.exists()
+    os.utime(made, (time.time() - 2 * files.UNLOCKED_FOR,) * 2)
+    sweep(opened, trust.OWN, minimum_age=0.0)
+    assert not made.exists()
 
 
 def test_where_locks_cannot_tell_a_minute_does(

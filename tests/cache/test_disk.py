@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import random
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from habana_tf.cache import files
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.directory import verify
 from habana_tf.cache.disk import Store
@@ -54,6 +56,7 @@ def test_leftovers_of_killed_processes_go(store: Store, entry: Entry, stored: Pa
     old.write_bytes(b"half")
     young.write_bytes(b"half")
     os.utime(old, (1.0, 1.0))
+    os.utime(young, (time.time() - 2 * files.UNLOCKED_FOR,) * 2)
     assert store.write(entry)
     assert not old.exists() and not young.exists()
     assert len(store.listing()) == 1
