@@ -15,6 +15,7 @@ examples:
   habana-tf predict --input-rate 930 --loaders 2 train.py   two loader processes a card, each 930 examples/s
   habana-tf predict --json train.py > prediction.json     what the script prints goes to standard error
   habana-tf predict --world 64 --ranks 0,8 train_ddp.py   a script of PyTorch, as two ranks of a job of 64 cards
+  habana-tf predict --world 8 --ranks 0,4 --html waits.html train_pipeline.py       and who waits for whom, as a page
 
 The script runs up to its first call of Keras' fit, and ends there: data are read and the model is built, nothing is
 trained. The batch is the one fit would take, on each of the cards.
@@ -36,6 +37,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--accumulate", type=whole(1), default=1, metavar="N", help="micro-batches of a step")
     parser.add_argument("--world", type=whole(1), metavar="N", help="cards of a job of PyTorch that does not exist")
     parser.add_argument("--ranks", default="0", metavar="N,..", help="ranks of it to run (default: 0)")
+    parser.add_argument("--html", metavar="FILE", help="with --world: a page with who waits for whom")
     scripts.declare(parser)
     parser.set_defaults(run=_run)
 
@@ -43,6 +45,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.loaders and not arguments.input_rate:
         raise CommandError("--loaders needs --input-rate, the examples per second of one of them", 2)
+    if arguments.html and not arguments.world:
+        raise CommandError("--html needs --world, the cards of a job of PyTorch", 2)
     scripts.check(arguments, [arguments.chip])
     if arguments.world:
         return scripts.as_ranks(arguments)

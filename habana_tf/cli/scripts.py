@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.output import CommandError, print_json, write_file
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +63,8 @@ def as_ranks(arguments: argparse.Namespace) -> int:
         found = predict_ranks(program, arguments.world, numbers, arguments.chip, arguments.box, arguments.release)
     except (NothingLaunched, Disagreement) as error:
         raise CommandError(str(error), 1) from error
+    if arguments.html:
+        write_file(arguments.html, found.html().encode(errors="replace"))
     return _printed(arguments, found)
 
 

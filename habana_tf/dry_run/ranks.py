@@ -78,6 +78,12 @@ class RanksPrediction:
             "skew": self.skew, "memory": self.memory, "ranks": [asdict(r) for r in self.ranks], "spans": spans,
         }  # fmt: skip
 
+    def html(self) -> str:
+        """A page that loads nothing: what each rank does and when, who waits, for whom, how long."""
+        from habana_tf.dry_run.ranks_page import page
+
+        return page(self)
+
     def __str__(self) -> str:
         lines = [
             f"{self.chip.product}, {self.world} cards in boxes of {self.box.cards}: {self.seconds * 1e3:.2f} ms a step,"
@@ -152,7 +158,7 @@ def predict_ranks(
         raise NothingLaunched("the program launches nothing on the card: put its model on 'hpu'")
     spans = simulated(events, seconds)
     busy = max(sum(s.event.seconds for s in spans if s.rank == n and isinstance(s.event, Launch)) for n in events)
-    times = tuple(_rank_time(number, spans, found[number].alive, found[number].reads) for number in events)
+    times = tuple(_rank_time(number, spans, found[number].alive, found[number].reads) for number in sorted(events))
     return RanksPrediction(known, machine, world, times, tuple(spans), busy * parameters.skew * slowest(world))
 
 

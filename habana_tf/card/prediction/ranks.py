@@ -49,6 +49,9 @@ class Collective:
         """What all ranks of one must agree on, in words."""
         return f"{self.kind} of {self.nbytes:,} bytes in group {self.group or 'of all'} {_short(self.ranks)}"
 
+    def __str__(self) -> str:
+        return f"{self.meets} at {self.line or 'an unknown line'}"
+
 
 Event = Launch | Collective
 
@@ -184,13 +187,13 @@ class _Simulation:
 
     def _stuck(self, waiting: Sequence[_Rank]) -> str:
         said = [
-            f"rank {rank.number} in {event.meets} at {event.line or 'an unknown line'}"
+            f"rank {rank.number} in {event}"
             for queue in self._posted.values() for rank, event, _ in queue
         ]  # fmt: skip
         for rank in waiting:
             event = rank.events[rank.at]
             if isinstance(event, Collective):
-                said.append(f"rank {rank.number} in {event.meets} at {event.line or 'an unknown line'}")
+                said.append(f"rank {rank.number} in {event}")
         return f"ranks wait for each other for ever: {'; '.join(said)}"
 
 

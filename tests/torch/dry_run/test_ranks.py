@@ -244,11 +244,15 @@ def test_a_script_from_the_command_line(tmp_path: Path) -> None:
         "print('begun', *sys.argv[1:])\n"
         "data_parallel()\n"
     )
-    words = f"['predict', '--world', '16', '--ranks', '0,9', '--json', {str(script)!r}, '--fast']"
+    page = tmp_path / "waits.html"
+    words = (
+        f"['predict', '--world', '16', '--ranks', '0,9', '--json', '--html', {str(page)!r}, {str(script)!r}, '--fast']"
+    )
     done = python(f"import sys; from habana_tf.cli.main import main; sys.exit(main({words}))")
     found = json.loads(done.stdout)
     assert found["world"] == 16 and [each["rank"] for each in found["ranks"]] == [0, 9] and found["seconds"] > 0
     assert "begun --fast" in done.stderr
+    assert "all_reduce of" in page.read_text() and "rank 9" in page.read_text()
     for text, code, said in (
         ("raise ValueError('mine')", 1, "Traceback"), ("raise SystemExit(7)", 1, "train.py ended with 7"),
         ("raise SystemExit(0)", 1, "launches nothing on the card"),

@@ -10,7 +10,7 @@ from habana_tf.cache import Listed
 from habana_tf.cli.output import moment
 from habana_tf.cli.recipes.common import header
 from habana_tf.cli.recipes.page.frame import Frame
-from habana_tf.cli.recipes.page.markup import Markup, tag, tip
+from habana_tf.reports.page.markup import Markup, tag, tip
 from habana_tf.reports.units import duration, size
 
 _FRAME = Frame(370, 180, left=56, right=8, top=10, bottom=28)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from habana_tf.cli.recipes.page.markup import Markup, svg, tag
+from habana_tf.reports.page.markup import Markup, svg, tag
 
 
 @dataclass(frozen=True)

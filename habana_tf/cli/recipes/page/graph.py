@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.cli.recipes.contents import ClusterOp
-from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
+from habana_tf.reports.page.markup import Markup, svg, tag, tip
 from habana_tf.reports.units import amount, brief, counted, operations, size
 
 _WIDTH = 1120

@@ -22,10 +22,10 @@ from habana_tf.cli.recipes.common import (
     worked,
 )
 from habana_tf.cli.recipes.page import charts, graph, plan
-from habana_tf.cli.recipes.page.markup import STYLE, Markup, document, figure, joined, table, tag, tiles
 from habana_tf.hardware.chips import chip
 from habana_tf.hardware.roofline import said
 from habana_tf.reports.layer_names import layer
+from habana_tf.reports.page.markup import STYLE, Markup, document, figure, joined, table, tag, tiles
 from habana_tf.reports.units import amount, brief, briefly, counted, duration, operations, size
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from habana_tf.cli.recipes.contents import MemoryPlan
 from habana_tf.cli.recipes.page.frame import Frame
-from habana_tf.cli.recipes.page.markup import Markup, tag, tip
+from habana_tf.reports.page.markup import Markup, tag, tip
 from habana_tf.reports.units import size
 
 _FRAME = Frame(1120, 300, left=78, right=0, top=8, bottom=24)

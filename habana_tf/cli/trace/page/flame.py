@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from habana_tf.cli.recipes.page.markup import Markup, tag
+from habana_tf.reports.page.markup import Markup, tag
 from habana_tf.reports.units import brief
 
 _LEAST = 0.0025

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from habana_tf.cli.recipes.page.frame import Frame
-from habana_tf.cli.recipes.page.markup import Markup, tag, tip
+from habana_tf.reports.page.markup import Markup, tag, tip
 from habana_tf.reports.units import brief, size
 
 _FRAME = Frame(380, 270, left=56)

@@ -1,9 +1,7 @@
-"""The page of a timeline: one file that loads nothing. The browser runs its one script because it knows the digest."""
+"""The page of a timeline: one file that loads nothing."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import Any
 from habana_tf.card.timeline import card_clock, summary
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.cli.output import moment
-from habana_tf.cli.recipes.page.markup import STYLE, Markup, document, figure, joined, table, tag, tiles
 from habana_tf.cli.trace.page import flame, memory, roofline, spans
 from habana_tf.hardware.chips import Chip, chips
+from habana_tf.reports.page import clock
+from habana_tf.reports.page.markup import STYLE, Markup, document, figure, table, tag, tiles
 from habana_tf.reports.units import brief, operations, size
 
 _BESIDE = Path(__file__).parent
-SCRIPT = (_BESIDE / "script.js").read_text("utf-8")
 _MOST_ROWS = 40
 _MOST_REASONS = 5
 _LEGEND = (("launch", "launch"), ("kernel", "kernel call"), ("compile", "compile, load, graph pass"), ("copy", "copy"),
@@ -31,28 +29,24 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
     first = parts[0]
     chip = next(each for each in chips() if each.name == first["chip"])
     found = summary.programs(first)
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return document(
         f"Timeline of {first['command']}",
-        STYLE + (_BESIDE / "style.css").read_text("utf-8"),
-        policy,
+        STYLE + clock.STYLE + (_BESIDE / "style.css").read_text("utf-8"),
+        clock.POLICY,
         tag("h1", "Timeline"),
         tag("p", f"{first['command']}, {moment(time.time())}. {spans.said(parts)}.", class_="quiet"),
         _tiles(first, found),
         tag("h2", "When what ran"),
-        tag("p", "Drag to move, Ctrl and wheel to zoom, double click on a span to see it large.", class_="quiet"),
-        tag("p", *(joined(tag("span", style=f"background:var(--k-{kind})"), name) for kind, name in _LEGEND),
-            class_="quiet key"),
-        _clock(0, "This host, real"),
-        _clock(1, f"{chip.name}, predicted, in a clock of its own. {first['basis']}"),
+        tag("p", clock.HINT, class_="quiet"),
+        clock.legend(_LEGEND),
+        clock.clock(0, "This host, real", "a launch"),
+        clock.clock(1, f"{chip.name}, predicted, in a clock of its own. {first['basis']}", "a launch"),
         *_unpredicted(parts),
         tag("noscript", tag("p", "The timeline needs JavaScript; what follows does not.")),
         *(_program(found, chip) if found else ()),
         *_every_unit(found, chip),
         *_every_kernel(found),
-        spans.embedded(parts),
-        tag("script", Markup(SCRIPT)),
+        *spans.embedded(parts),
     )  # fmt: skip
 
 
@@ -78,20 +72,6 @@ def _unpredicted(parts: Sequence[dict[str, Any]]) -> list[Markup]:
         return []
     some = "; ".join(f"{name}: {why}" for name, why in list(found.items())[:_MOST_REASONS])
     return [tag("p", f"Nothing is predicted of {len(found)} of the programs. {some}.", class_="quiet")]
-
-
-def _clock(number: int, caption: str) -> Markup:
-    buttons = [tag("button", text, type="button", value=value, aria_label=label) for value, text, label in (
-        ("launch", "a launch", "show a launch"), ("whole", "all", "show everything"), ("in", "+", "zoom in"),
-        ("out", "-", "zoom out"))]  # fmt: skip
-    return tag(
-        "figure",
-        tag("figcaption", caption),
-        tag("div", *buttons, class_="controls"),
-        tag("canvas", tabindex=0, role="img", aria_label=f"spans of {caption}"),
-        tag("div", class_="note", aria_live="polite"),
-        id=f"clock{number}",
-    )
 
 
 def _program(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Markup]:

@@ -7,8 +7,8 @@ from math import log10
 
 from habana_tf.card.timeline.summary import ProgramTotals
 from habana_tf.cli.recipes.page.frame import Frame
-from habana_tf.cli.recipes.page.markup import Markup, tag, tip
 from habana_tf.hardware.chips import Chip
+from habana_tf.reports.page.markup import Markup, tag, tip
 from habana_tf.reports.units import brief, operations, size
 
 _FRAME = Frame(380, 270, left=46)

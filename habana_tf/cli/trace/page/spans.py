@@ -1,26 +1,24 @@
-"""The data of the page's script: rows of spans of both clocks, as JSON that can stand in a page."""
+"""The rows of spans of both clocks of the page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.card.timeline import chrome, summary
-from habana_tf.cli.recipes.page.markup import Markup
+from habana_tf.reports.page import clock
+from habana_tf.reports.page.clock import MOST_SPANS
+from habana_tf.reports.page.markup import Markup
 from habana_tf.reports.units import brief
 
-MOST_SPANS = 60_000
-"""Of a clock: the first ones are drawn; a page with more is slow to open."""
 _SAME = 2e-6
 """Microseconds that rounding may move an end by."""
 _KINDS = ("launch", "kernel", "compile", "copy", "wait", "cpu", "MME", "TPC", "DMA", "NIC", "bundle",
           "unpredicted")  # fmt: skip
 
 
-def embedded(parts: Sequence[dict[str, Any]]) -> Markup:
-    """A JSON element with the spans: {"kinds", "names", "clocks": [{"title", "rows": [{"name", "spans"}], "cut",
-    "show"}]}; a span is [start, length, kind, name, depth] in microseconds and numbers of kinds and names."""
+def embedded(parts: Sequence[dict[str, Any]]) -> list[Markup]:
+    """The end of the page: see `clock.embedded`."""
     events = chrome.trace(parts)["traceEvents"]
     names: dict[str, int] = {}
     titles = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -47,9 +45,7 @@ def embedded(parts: Sequence[dict[str, Any]]) -> Markup:
         clocks.append(
             {"title": title, "rows": made, "cut": max(len(mine) - MOST_SPANS, 0), "show": _shown(parts, mine)}
         )
-    text = json.dumps({"kinds": _KINDS, "names": list(names), "clocks": clocks}, separators=(",", ":"))
-    safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")  # nothing ends the element
-    return Markup(f'<script type="application/json" id="spans">{safe}</script>')
+    return clock.embedded(_KINDS, list(names), clocks)
 
 
 def _shown(parts: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) -> list[float]:

@@ -1,4 +1,4 @@
-// Draws the spans of a clock of the timeline's page on a canvas that can be moved and zoomed. It loads nothing.
+// Draws the spans of a clock of a page on a canvas that can be moved and zoomed. It loads nothing.
 "use strict";
 const data = JSON.parse(document.getElementById("spans").textContent);
 const ROW = 15, HEAD = 17, AXIS = 20;
@@ -12,7 +12,7 @@ function axis(us, tick) {
 }
 function Clock(box, clock) {
   const canvas = box.querySelector("canvas"), note = box.querySelector(".note"), g = canvas.getContext("2d");
-  let end = 1, height = AXIS;
+  let end = 1, height = AXIS, joined;  // joined: the number of the thing that the pointer rests on
   const rows = clock.rows.map(row => {
     let depth = 0;
     for (const s of row.spans) { end = Math.max(end, s[0] + s[1]); depth = Math.max(depth, s[4] + 1); }
@@ -39,6 +39,7 @@ function Clock(box, clock) {
       const text = axis(Math.round(t / tick) * tick, tick);
       if (x(t) + 3 + g.measureText(text).width < width) g.fillText(text, x(t) + 3, 8);
     }
+    const meetings = new Map();
     for (const row of rows) {
       g.fillStyle = quiet; g.fillText(row.name, 2, row.y + HEAD / 2);
       let last = [];
@@ -47,6 +48,10 @@ function Clock(box, clock) {
         const a = Math.max(x(s[0]), 0), b = Math.min(x(s[0] + s[1]), width), y = row.y + HEAD + s[4] * ROW;
         if (b - a < .7 && last[s[4]] !== undefined && a < last[s[4]] + .7) continue;
         last[s[4]] = a;
+        if (s[5] !== undefined && b - a > 3) {
+          const mine = meetings.get(s[5]) || [a, y, y];
+          mine[2] = y + ROW; meetings.set(s[5], mine);
+        }
         g.fillStyle = fills[s[2]]; g.fillRect(a, y, Math.max(b - a, .7), ROW - 1.5);
         if (b - a > 34) {
           g.save(); g.beginPath(); g.rect(a, y, b - a - 3, ROW); g.clip();
@@ -54,6 +59,12 @@ function Clock(box, clock) {
         }
       }
     }
+    for (const [number, [left, top, bottom]] of meetings) {
+      if (bottom - top <= ROW) continue;
+      g.strokeStyle = number === joined ? ink : quiet; g.globalAlpha = number === joined ? 1 : .35;
+      g.beginPath(); g.moveTo(left + .5, top); g.lineTo(left + .5, bottom); g.stroke();
+    }
+    g.globalAlpha = 1;
   }
   function zoom(factor, at) {
     const middle = from + (to - from) * at, span = Math.min(Math.max((to - from) * factor, .01), end * 1.05);
@@ -89,8 +100,10 @@ function Clock(box, clock) {
       const moved = (e.clientX - drag[0]) / width * (drag[2] - drag[1]);
       from = drag[1] - moved; to = drag[2] - moved; limit(); draw();
     }
-    const s = hit(e);
+    const s = hit(e), before = joined;
     note.textContent = s ? told(s) : "";
+    joined = s ? s[5] : undefined;
+    if (joined !== before) draw();
   });
   canvas.addEventListener("dblclick", e => {
     const s = hit(e);
@@ -111,7 +124,8 @@ function Clock(box, clock) {
       show[button.value](); draw();
     });
   if (clock.cut) box.querySelector("figcaption").append(" " + clock.cut + " later spans are left out.");
-  if (clock.show.length) show.launch(); else box.querySelector("[value=launch]").disabled = true;
+  const first = box.querySelector("[value=launch]");
+  if (clock.show.length) show.launch(); else if (first) first.disabled = true;
   draw();
   box.dataset.drawn = rows.length;
   return draw;
