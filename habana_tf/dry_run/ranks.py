@@ -13,6 +13,7 @@ from habana_tf.card.model.lowered import lowered
 from habana_tf.card.model.network import slowest
 from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
 from habana_tf.card.prediction.ranks import Collective, Disagreement, Event, Launch, Span, simulated
+from habana_tf.card.prediction.waits import RankTime, rank_time
 from habana_tf.hardware.boxes import Box
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import Chip
@@ -25,21 +26,6 @@ STEPS = 3
 
 class NothingLaunched(ValueError):
     """A program that gives the card nothing to do."""
-
-
-@dataclass(frozen=True)
-class RankTime:
-    """One rank's step, in seconds: launches of its card; its collectives; of those, what it waited for because a launch
-    needed them; and what it waited for other ranks. memory: most bytes of tensors at once. reads: values that the host
-    asked for in the whole program, by line."""
-
-    rank: int
-    launches: float
-    network: float
-    exposed: float
-    waiting: float
-    memory: int
-    reads: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,8 @@ class RanksPrediction:
         """A page that loads nothing: what each rank does and when, who waits, for whom, how long."""
         from habana_tf.dry_run.ranks_page import page
 
-        return page(self)
+        title = f"{self.chip.product}, {self.world} cards in boxes of {self.box.cards}"
+        return page(title, self.seconds, self.skew, self.ranks, self.spans)
 
     def __str__(self) -> str:
         lines = [
@@ -158,18 +145,8 @@ def predict_ranks(
         raise NothingLaunched("the program launches nothing on the card: put its model on 'hpu'")
     spans = simulated(events, seconds)
     busy = max(sum(s.event.seconds for s in spans if s.rank == n and isinstance(s.event, Launch)) for n in events)
-    times = tuple(_rank_time(number, spans, found[number].alive, found[number].reads) for number in sorted(events))
+    times = tuple(rank_time(number, spans, found[number].alive, found[number].reads) for number in sorted(events))
     return RanksPrediction(known, machine, world, times, tuple(spans), busy * parameters.skew * slowest(world))
-
-
-def _rank_time(number: int, spans: Sequence[Span], memory: int, reads: dict[str, int]) -> RankTime:
-    own = [span for span in spans if span.rank == number]
-    launches = [span for span in own if isinstance(span.event, Launch)]
-    others = [span for span in own if isinstance(span.event, Collective)]
-    return RankTime(
-        number, sum(s.end - s.begin for s in launches), sum(s.end - s.begin for s in others),
-        sum(s.waited for s in launches), sum(s.waited for s in others if s.blamed is not None), memory, reads,
-    )  # fmt: skip
 
 
 class _Costs:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from habana_tf.card.prediction.ranks import Collective, Span
-from habana_tf.card.prediction.waits import Wait, waits
+from habana_tf.card.prediction.waits import RankTime, Wait, waits
 from habana_tf.reports.page import clock
 from habana_tf.reports.page.markup import STYLE, Markup, document, table, tag, tiles
 from habana_tf.reports.units import brief, size
-
-if TYPE_CHECKING:
-    from habana_tf.dry_run.ranks import RanksPrediction
 
 _KINDS = ("launch", "wait", "compile", "kernel", "cpu")
 _LEGEND = (("launch", "launch"), ("wait", "waits for a rank"), ("compile", "waits for the network"),
@@ -24,31 +21,30 @@ _CARD, _NETWORK, _RECEIVED = range(3)
 _MOST_ROWS = 40
 
 
-def page(found: RanksPrediction) -> str:
-    """The document, which loads nothing."""
-    waited = waits(found.spans)
+def page(title: str, seconds: float, skew: float, ranks: Sequence[RankTime], spans: Sequence[Span]) -> str:
+    """The document, which loads nothing. title: chip and cards; the rest as RanksPrediction has it."""
+    waited = waits(spans)
     by_rank = [wait for wait in waited if wait.other is not None]
-    title = f"{found.chip.product}, {found.world} cards in boxes of {found.box.cards}"
     return document(
         title, STYLE + clock.STYLE, clock.POLICY,
         tag("h1", "Who waits for whom"),
-        tag("p", f"{title}; a step of {len(found.ranks)} of them, as predicted.", class_="quiet"),
+        tag("p", f"{title}; a step of {len(ranks)} of them, as predicted.", class_="quiet"),
         tiles([
-            (brief(found.seconds), "a step"), (size(found.memory), "of tensors at most"),
-            (brief(max(rank.launches for rank in found.ranks)), "in launches, of the rank with most"),
-            (brief(max((_total(by_rank, rank.rank) for rank in found.ranks), default=0.0)),
+            (brief(seconds), "a step"), (size(max(rank.memory for rank in ranks)), "of tensors at most"),
+            (brief(max(rank.launches for rank in ranks)), "in launches, of the rank with most"),
+            (brief(max((_total(by_rank, rank.rank) for rank in ranks), default=0.0)),
              "waiting for other ranks, of the rank that waits most"),
-            (brief(found.skew), "lost to the slowest card, in the mean"),
+            (brief(skew), "lost to the slowest card, in the mean"),
         ]),
         tag("p", f"A rank has three lines: its card, what it sends or sums, what it receives. {clock.HINT}",
             class_="quiet"),
         clock.legend(_LEGEND),
         clock.clock(0, "Lines join what is one collective or message"),
         tag("noscript", tag("p", "The timeline needs JavaScript; what follows does not.")),
-        *_ranks(found, waited),
+        *_ranks(ranks, waited),
         *_waits(waited),
-        *_reads(found),
-        *_embedded(found.spans, waited),
+        *_reads(ranks),
+        *_embedded(spans, waited),
     )  # fmt: skip
 
 
@@ -56,10 +52,10 @@ def _total(found: Sequence[Wait], rank: int) -> float:
     return sum(wait.seconds for wait in found if wait.rank == rank)
 
 
-def _ranks(found: RanksPrediction, waited: Sequence[Wait]) -> list[Markup]:
+def _ranks(ranks: Sequence[RankTime], waited: Sequence[Wait]) -> list[Markup]:
     names = ("rank", "launches", "waits for ranks", "waits for the network", "network", "tensors at most")
     rows = []
-    for rank in found.ranks:
+    for rank in ranks:
         mine = [wait for wait in waited if wait.rank == rank.rank]
         others, network = ([w for w in mine if (w.other is None) is alone] for alone in (False, True))
         times = (rank.launches, _total(others, rank.rank), _total(network, rank.rank), rank.network)
@@ -83,9 +79,9 @@ def _waits(waited: Sequence[Wait]) -> list[Markup]:
     return [tag("h2", "Waits"), tag("p", said, class_="quiet"), *shown]
 
 
-def _reads(found: RanksPrediction) -> list[Markup]:
+def _reads(ranks: Sequence[RankTime]) -> list[Markup]:
     rows = [(str(rank.rank), str(count), line or "of no file")
-            for rank in found.ranks for line, count in rank.reads.items()]  # fmt: skip
+            for rank in ranks for line, count in rank.reads.items()]  # fmt: skip
     if not rows:
         return []
     said = "In the whole program; each ends the launches before it."

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from habana_tf.card.prediction.ranks import Event, simulated
-from habana_tf.dry_run.ranks import RanksPrediction, RankTime
+from habana_tf.card.prediction.waits import RankTime
+from habana_tf.dry_run.ranks import RanksPrediction
 from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from habana_tf.reports.page import clock

@@ -1,4 +1,4 @@
-"""For what, and for whom, the cards of a simulated job wait.
+"""How long the ranks of a simulated job work, and for what, and for whom, their cards wait.
 
 A launch that waits is told apart by the collective that it waited for: until that begins, for the rank that came to it
 last; from then on, for the network.
@@ -51,3 +51,29 @@ def waits(spans: Sequence[Span]) -> list[Wait]:
         if span.begin > since:
             found.append(Wait(span.rank, since, span.begin, cause.event, None))
     return found
+
+
+@dataclass(frozen=True)
+class RankTime:
+    """One rank's step, in seconds: launches of its card; its collectives; of those, what it waited for because a launch
+    needed them; and what it waited for other ranks. memory: most bytes of tensors at once. reads: values that the host
+    asked for in the whole program, by line."""
+
+    rank: int
+    launches: float
+    network: float
+    exposed: float
+    waiting: float
+    memory: int
+    reads: dict[str, int]
+
+
+def rank_time(number: int, spans: Sequence[Span], memory: int, reads: dict[str, int]) -> RankTime:
+    """Of what a rank did; the rest as RankTime has it."""
+    own = [span for span in spans if span.rank == number]
+    launches = [span for span in own if isinstance(span.event, Launch)]
+    others = [span for span in own if isinstance(span.event, Collective)]
+    return RankTime(
+        number, sum(s.end - s.begin for s in launches), sum(s.end - s.begin for s in others),
+        sum(s.waited for s in launches), sum(s.waited for s in others if s.blamed is not None), memory, reads,
+    )  # fmt: skip
