@@ -135,6 +135,10 @@ class Cluster(ABC):
     numbered_inputs = False
     """Whether its inputs are named by number, because the program has no names for them."""
 
+    def line(self, index: int) -> str:
+        """The line of the user's program that calls one of its ops, as file:line; empty where it is not known."""
+        return ""
+
     @property
     @abstractmethod
     def content(self) -> str:

@@ -1,4 +1,5 @@
-"""Says where a cluster's input comes from and which layer takes it, for inputs whose names in the graph do not."""
+"""Says where a cluster's input comes from, and which layer takes it at which line of the user's program, for inputs
+whose names in the graph do not."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ def origins(cluster: Cluster) -> list[str]:
     takers: dict[int, str] = {}
     for node in cluster.nodes:
         for op, output in node.inputs:
-            if op == -1:
-                takers.setdefault(output, layer(node.name))
+            if op == -1 and output not in takers:
+                line = cluster.line(node.index)
+                takers[output] = layer(node.name) + (f" at {line}" if line else "")
     found = []
     for k, arg in enumerate(cluster.inputs):
         item = _DATASET.fullmatch(arg.name)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from habana_tf.torch.loader import load
-from habana_tf.torch.record import current, telemetry
+from habana_tf.torch.record import program_ends, telemetry
 
 load()
 _closures: list[Callable[[], object]] = []
@@ -17,7 +17,7 @@ _closures: list[Callable[[], object]] = []
 def mark_step(device_str: str = "", sync: bool = False) -> None:
     """Ends a step: what was recorded so far becomes one program and runs, and then what `add_step_closure` left. In
     eager mode there is nothing to run."""
-    current.recorder().flush()
+    program_ends.flush("mark_step()")
     telemetry.marked()
     waiting, _closures[:] = list(_closures), []
     for closure in waiting:

@@ -19,10 +19,12 @@ def test_from_names_and_from_the_first_op_that_takes_it() -> None:
     inputs = [Arg(DType.F32, False, name, variable="kernel" in name) for name in names]
     takers = [(0, "net/conv/Conv2D"), (1, "net/conv/Conv2D"), (2, "gradient_tape/loss/Sub/Neg"),
               (3, "net/dense/MatMul"), (4, "net/dense/MatMul"), (1, "later/Relu")]  # fmt: skip
-    nodes = [SimpleNamespace(name=name, inputs=[(-1, k), (0, 0)]) for k, name in takers]
-    cluster: Any = SimpleNamespace(inputs=inputs, nodes=nodes, numbered_inputs=False)
+    nodes = [SimpleNamespace(index=n, name=name, inputs=[(-1, k), (0, 0)]) for n, (k, name) in enumerate(takers)]
+    lines = ["", "train.py:7", *[""] * 4]
+    cluster: Any = SimpleNamespace(inputs=inputs, nodes=nodes, numbered_inputs=False, line=lines.__getitem__)
     assert origins(cluster) == [
-        "", "item 0 of the dataset, into net/conv", "item 1 of the dataset, into loss/Sub", "into net/dense", "", "",
+        "", "item 0 of the dataset, into net/conv at train.py:7", "item 1 of the dataset, into loss/Sub",
+        "into net/dense", "", "",
     ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import habana_tf
 from tests.torch.child import HAS_TORCH, on_device
+from tests.torch.record.test_out_of_range import shown
 
 if HAS_TORCH:
     import torch
@@ -43,8 +44,9 @@ def _step(model: Any, updates: Any, batch: int) -> None:
 def _reset() -> None:
     from habana_tf.card.clock import report
     from habana_tf.resolver import placements, recompilations
-    from habana_tf.torch.record import loaded_program
+    from habana_tf.torch.record import loaded_program, telemetry
 
+    telemetry._trained = False
     for part in (report, recompilations, placements):
         part.reset()
     loaded_program._recordings._known.clear()
@@ -80,6 +82,34 @@ def test_a_fallback_names_the_layer_that_called_it() -> None:
     Decomposes()(torch.eye(4).to("hpu"))
     (svd,) = (each for each in habana_tf.placement_report().cpu_ops if "svd" in each.op)
     assert svd.layers == ("Decomposes",)
+    line = Decomposes.forward.__code__.co_firstlineno + 1
+    assert svd.lines == (f"{shown(__file__)}:{line}",)
+
+
+@on_device(modes=("lazy", "eager"))
+def test_the_lines_that_end_programs_and_read_values_are_counted_by_steps() -> None:
+    from habana_frameworks.torch.core import mark_step
+    from habana_frameworks.torch.utils.internal import is_lazy
+
+    _reset()
+    here, first = shown(__file__), sys._getframe().f_lineno
+    x = torch.ones(3, 4).to("hpu")
+    for step in range(6):
+        y = x * 2 + step
+        if step % 3 == 0:
+            y.sum().item()
+        torch.linalg.svdvals(y[:, :3])
+        mark_step()
+        (y + 1).cpu()
+    ends = {(e.what.split(" (")[0], e.line): (e.count, e.programs) for e in habana_tf.placement_report().recorded.ends}
+    ended = int(is_lazy())
+    found = {("a number is read", f"{here}:{first + 5}"): (2, 2 * ended),
+             ("a tensor is read", f"{here}:{first + 8}"): (6, 6 * ended)}  # fmt: skip
+    if is_lazy():
+        found["aten._linalg_svd.default runs on the CPU", f"{here}:{first + 6}"] = (4, 4)
+    assert {key: ends[key] for key in found} == found, ends
+    text = str(habana_tf.placement_report())
+    assert "in 6 steps" in text and "0.333" in text
 
 
 def _because() -> list[str]:

@@ -143,10 +143,10 @@ class PlacementReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
         precision: [...]}], refused: [...], precision: [...], eager: [...], programs: [{name, framework, ops, scopes,
-        inputs, outputs, updated}], cpu_ops: [{op, framework, reason, count, layers}], host_operands: [{op, framework,
-        count, nbytes, layers}], real_card: [{op, count, device, real_card, lists}]}; device is where the op is here,
-        real_card where it was with a real card: HPU, CPU or not known; its count is 0 where it only ran outside
-        graphs"""
+        inputs, outputs, updated}], cpu_ops: [{op, framework, reason, count, layers, lines}], host_operands: [{op,
+        framework, count, nbytes, layers, lines}], program_ends: [{what, line, count, programs}], steps, real_card:
+        [{op, count, device, real_card, lists}]}; device is where the op is here, real_card where it was with a real
+        card: HPU, CPU or not known; its count is 0 where it only ran outside graphs"""
         return {
             "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],
@@ -159,6 +159,8 @@ class PlacementReport(Report):
             "programs": [asdict(p) for p in self.recorded.programs],
             "cpu_ops": [asdict(each) for each in self.cpu_ops],
             "host_operands": [asdict(each) for each in self.recorded.copied],
+            "program_ends": [asdict(each) for each in self.recorded.ends],
+            "steps": self.recorded.steps,
             "real_card": portability.rows(self.on_hpu, self.on_cpu()),
         }
 

@@ -65,14 +65,33 @@ def recorded(known: Placements) -> list[str | Table]:
         title = f"HPU placement: programs of recorded ops{last}"
         out.append(Table(columns, rows, title) if rows else f"{title}: none of several ops")
     if known.cpu:
-        cpu = [(each.op, each.count, each.reason, few(each.layers, "layers")) for each in known.cpu]
-        out.append(Table(["op", ">calls", "reason", "in"], cpu, "On the CPU, on the card's memory"))
+        cpu = [
+            (each.op, each.count, each.reason, few(each.layers, "layers"), few(each.lines, "lines"))
+            for each in known.cpu
+        ]
+        out.append(Table(["op", ">calls", "reason", "in", "at"], cpu, "On the CPU, on the card's memory"))
         out.append("to have them on HPU: use ops that have a row in the table of overloads (docs/torch.md)")
     if known.copied:
-        copies = [(each.op, each.count, size(each.nbytes), few(each.layers, "layers")) for each in known.copied]
-        out.append(Table(["op", ">calls", ">copied", "in"], copies, "Operands of the host, copied at each call"))
+        copies = [
+            (each.op, each.count, size(each.nbytes), few(each.layers, "layers"), few(each.lines, "lines"))
+            for each in known.copied
+        ]
+        out.append(Table(["op", ">calls", ">copied", "in", "at"], copies, "Operands of the host, copied at each call"))
         out.append("to save the copies: make these tensors on the card, or move them once with .to('hpu')")
+    if known.ends:
+        out.append(_ends(known))
     return out
+
+
+def _ends(known: Placements) -> Table:
+    """The lines that end programs or read values, by steps where there are any."""
+    steps = known.steps
+    rows = [(e.count, f"{e.count / steps:.3g}" if steps else "", e.programs, e.what, e.line or "the backward pass")
+            for e in known.ends[:MOST_ROWS]]  # fmt: skip
+    of = f", in {steps:,} step{'' if steps == 1 else 's'}" if steps else ""
+    more = len(known.ends) - MOST_ROWS
+    title = f"What ends programs, and what the host waits for{of}" + (f"; {more} more lines" if more > 0 else "")
+    return Table([">times", ">a step", ">programs", "what", "at"], rows, title)
 
 
 def _counted(ops: Mapping[str, int]) -> list[str]:

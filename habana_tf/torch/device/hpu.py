@@ -23,7 +23,7 @@ from habana_tf.torch.device.streams import *  # noqa: F403
 from habana_tf.torch.device.streams import __all__ as _streams
 from habana_tf.torch.device.switches import *  # noqa: F403
 from habana_tf.torch.device.switches import __all__ as _switches
-from habana_tf.torch.record import current
+from habana_tf.torch.record import current, program_ends
 from habana_tf.torch.record.current import in_bad_fork as _is_in_bad_fork
 from habana_tf.torch.record.current import index
 
@@ -151,7 +151,7 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 def synchronize(device: Any = None) -> None:
     """Runs what was recorded. Nothing else runs asynchronously."""
     index(device)
-    current.recorder().flush()
+    program_ends.flush("torch.hpu.synchronize()")
 
 
 def is_bf16_supported() -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch.record import program_ends
 from habana_tf.torch.record.current import index, recorder
 
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
@@ -44,7 +45,7 @@ class Stream(torch.Stream):
 
     def synchronize(self) -> None:
         """Waits for all its work."""
-        recorder().flush()
+        program_ends.flush("a stream is waited for")
 
     def record_event(self, event: Event | None = None) -> Event:
         """Marks this place in the stream."""
@@ -90,7 +91,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Sets the mark here. Runs what was recorded before."""
-        recorder().flush()
+        program_ends.flush("an event is recorded")
         self._at = time.perf_counter_ns()
 
     def query(self) -> bool:

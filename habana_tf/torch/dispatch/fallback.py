@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import torch
 
 from habana_tf.hardware import device_state
-from habana_tf.reports.layer_names import layer
 from habana_tf.resolver import placements
 from habana_tf.torch.memory.strides import order_of_strides
 from habana_tf.torch.record import current, number_forms, random_state, scopes, telemetry
 from habana_tf.torch.record.overload import is_written
+from habana_tf.torch.record.program_ends import ending
 
 log = logging.getLogger("habana_tf")
 
@@ -38,7 +38,7 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) ->
         return recorder.unrun.left_to_cpu(overload, args, kwargs)
     overload = number_forms.taking_numbers(overload, args, kwargs)
     schema = _schema(overload)
-    if placements.note_cpu_op(schema.name, device_state.PYTORCH, why, _layer):
+    if placements.note_cpu_op(schema.name, device_state.PYTORCH, why, scopes.where):
         log.warning("%s runs on the CPU: %s", schema.name, why)
     drawn = schema.random
     if drawn:
@@ -48,15 +48,11 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) ->
                 drawn = False
     if drawn and recorder.watched is not None:
         recorder.watched.random(overload)
-    with recorder.lock, telemetry.on_cpu(schema.name):
+    with recorder.lock, telemetry.on_cpu(schema.name), ending(f"{schema.name} runs on the CPU"):
         if not drawn:
             return _Host(overload, schema).call(args, kwargs)
         with random_state.on_cpu():
             return _Host(overload, schema).call(args, kwargs)
-
-
-def _layer() -> str:
-    return layer(scopes.now())
 
 
 class _Argument(NamedTuple):

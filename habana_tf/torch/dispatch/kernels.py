@@ -34,6 +34,7 @@ from habana_tf.torch.ops.table import rows
 from habana_tf.torch.record import current, telemetry
 from habana_tf.torch.record.current import index
 from habana_tf.torch.record.overload import NotRecorded, Overload, overload_of
+from habana_tf.torch.record.program_ends import ending
 
 _KEY = "PrivateUse1"
 _VIEWS = ("view", "view_as_real", "view_as_complex", "as_strided", "_reshape_alias", "unfold", "alias", "view.dtype",
@@ -198,7 +199,8 @@ class Kernels:
             with telemetry.copied(EventKind.TO_CARD, to.nbytes):
                 fallback.copy(given, to)
         else:
-            taken = fallback.host_view(source, False)
+            with ending("a tensor is read (.cpu(), .tolist(), print)", True):
+                taken = fallback.host_view(source, False)
             with telemetry.copied(EventKind.FROM_CARD, taken.nbytes):
                 fallback.copy(taken, target)
         return target
@@ -222,7 +224,8 @@ class Kernels:
         if x.device != y.device:
             two = f"{x.device} and {y.device}"
             raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {two}!")
-        return torch.equal(*(fallback.host_view(t, False) for t in (x, y)))
+        with ending("a number is read (torch.equal)", True):
+            return torch.equal(*(fallback.host_view(t, False) for t in (x, y)))
 
     def _to_copy(
         self, t: torch.Tensor, *, dtype: torch.dtype | None = None, layout: Any = None,
@@ -247,7 +250,8 @@ class Kernels:
         return torch.empty_like(t, dtype=dtype, device=device, memory_format=form).copy_(t)
 
     def _item(self, t: torch.Tensor) -> Any:
-        return torch.ops.aten._local_scalar_dense(fallback.host_view(t, False))
+        with ending("a number is read (.item(), if, int())", True):
+            return torch.ops.aten._local_scalar_dense(fallback.host_view(t, False))
 
 
 def _of_one_kind(one: torch.Tensor, other: torch.Tensor) -> bool:

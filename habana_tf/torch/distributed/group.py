@@ -31,6 +31,7 @@ from habana_tf.torch.distributed import batch_norm
 from habana_tf.torch.distributed.work import Several, Summing, Work
 from habana_tf.torch.loader import load
 from habana_tf.torch.record.nested import tensors
+from habana_tf.torch.record.program_ends import ending
 
 NAME = "hccl"
 _CPU = torch.device("cpu")
@@ -173,7 +174,7 @@ class HcclGroup(dist.ProcessGroup):
 
     def _host_view(self, t: torch.Tensor, write: bool) -> torch.Tensor:
         """One that other threads may write: PyTorch forbids them to write what was made in inference mode."""
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), ending("a collective"):
             return fallback.host_view(t, write)
 
     def _what(self, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from habana_tf.torch.record import current
+from habana_tf.torch.record.program_ends import ending
 
 
 def ends_a_step(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,7 +19,7 @@ def ends_a_step(method: Callable[..., Any]) -> Callable[..., Any]:
     @torch.compiler.disable
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with current.recorder().recorded():
+        with ending("a step of Habana's optimizer"), current.recorder().recorded():
             return method(*args, **kwargs)
 
     return call

@@ -210,6 +210,11 @@ class TorchCluster(Cluster):
     framework = "PyTorch"
     numbered_inputs = True
 
+    def line(self, index: int) -> str:
+        """See `Cluster.line`."""
+        lines = self.recording.lines if self.recording is not None else ()
+        return lines[index] if index < len(lines) else ""
+
     @functools.cached_property
     def content(self) -> str:
         assert self.recording is not None

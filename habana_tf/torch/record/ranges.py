@@ -184,7 +184,7 @@ def _sized(recording: Recording, numbers: Numbers, kin: list[Numbers]) -> _Sized
     form = replaced(recording, visit)
     cluster = cluster_of(
         Recording(form.inputs, form.floats, form.integers, form.ops, form.outputs, form.updates, recording.scopes,
-                  len(places))
+                  len(places), recording.parameters, recording.lines)
     )  # fmt: skip
     sized = _Sized(cluster, entries, numbers, places)
     cluster.earlier = [_signature(recording, m, m[places]) for m in kin]

@@ -11,6 +11,7 @@ PyTorch numbers the ops by the forward one that they belong to. Names are for pe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import weakref
@@ -24,6 +25,7 @@ import torch
 from torch import nn
 
 import habana_tf
+from habana_tf.reports.layer_names import layer
 
 BACKWARD, UPDATE = "backward", "update"
 _MOST = 100_000
@@ -130,11 +132,14 @@ _scopes = Scopes()
 
 
 def line() -> str:
-    """The line of the user's program that calls an op, as file:line; empty in a thread of the backward pass."""
+    """The line of the user's program that calls an op, as file:line, the file as seen from the current folder; empty in
+    a thread of the backward pass."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_NOT_THE_USERS):
+            with contextlib.suppress(OSError):  # of a folder that is gone
+                name = name.removeprefix(os.path.join(os.getcwd(), ""))
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
@@ -143,3 +148,9 @@ def line() -> str:
 def now() -> str:
     """See `Scopes.now`."""
     return _scopes.now()
+
+
+def where() -> tuple[str, str]:
+    """The layer that the op which is called is of, and the line that calls it; empty where there is none."""
+    scope = now()
+    return layer(scope) if scope else "", line()

@@ -17,6 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from habana_tf._native import _bridge
 from habana_tf.card.timeline.record import EventKind
+from habana_tf.resolver import placements
 
 _MARKED = 1
 """The number under which steps without an optimizer are counted."""
@@ -48,6 +49,7 @@ def resolved(start: int, program: Any) -> None:
 def marked() -> None:
     """Counts a step that `mark_step` or a compiled call has ended, where no optimizer ends steps."""
     if not _trained:
+        placements.note_step()
         _bridge.count_update(_MARKED)
 
 
@@ -58,6 +60,7 @@ def _stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
     groups = optimizer.param_groups
     if groups and groups[0]["params"] and groups[0]["params"][0].device.type == "hpu":
         _trained = True
+        placements.note_step()
         _bridge.count_update(id(optimizer))
 
 

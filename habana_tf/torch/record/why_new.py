@@ -86,9 +86,10 @@ def _list(ops: Sequence[str]) -> str:
 
 
 def _named(of: Recording, index: int) -> str:
-    """An op for people: its overload, and its layer where that is known."""
+    """An op for people: its overload, its layer and the line that called it, where these are known."""
     scope = of.scopes[index] if index < len(of.scopes) else ""
-    return of.ops[index][0] + (f" in {layer(f'{scope}/')}" if scope else "")
+    line = of.lines[index] if index < len(of.lines) else ""
+    return of.ops[index][0] + (f" in {layer(f'{scope}/')}" if scope else "") + (f" at {line}" if line else "")
 
 
 def _sizes(old: Recording, new: Recording) -> list[str]:

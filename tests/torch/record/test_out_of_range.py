@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,13 @@ if HAS_TORCH:
 
 _sizes = itertools.count(11)
 """No two tests have a program in common, which would have been told of before."""
+
 Case = tuple[Callable[..., Any], list[Any], list[Any]]
+
+
+def shown(file: str) -> str:
+    """A file as reports call it."""
+    return file.removeprefix(os.path.join(os.getcwd(), ""))
 
 
 def _rows(rows: int, device: str) -> Any:
@@ -99,7 +106,7 @@ def test_the_layer_and_the_line_of_an_index() -> None:
         net(torch.tensor([3, 21], device="hpu")).cpu()
     line = Net.forward.__code__.co_firstlineno + 1
     assert len(texts) == 1
-    assert f"of Net/words, called at {__file__}:{line}: index out of range in self: 21 of 17" in texts[0], texts
+    assert f"of Net/words, called at {shown(__file__)}:{line}: index out of range in self: 21 of 17" in texts[0], texts
 
 
 @on_device(modes=("lazy",))
