@@ -202,4 +202,5 @@ def _shifted(fn: str) -> Lower:
 
 
 for _name, _fn in {"left": "shl", "right": "shr"}.items():
-    overload(*both(f"bitwise_{_name}_shift.Tensor"), runtime=["self", "other"])(_shifted(_fn))
+    _operators = [f"__{_in}{_name[0]}shift__.{_kind}" for _in in ("", "i") for _kind in ("Tensor", "Scalar")]
+    overload(*both(f"bitwise_{_name}_shift.Tensor"), *_operators, runtime=["self", "other"])(_shifted(_fn))

@@ -1,4 +1,5 @@
-"""Whole numbers of 4 bits, eight in an int32 with the first in the lowest bits, as weights in another type."""
+"""Weights of 4 bits in another type: whole numbers, eight in an int32, or MXFP4's floats, two in a uint8. The first is
+in the lowest bits."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ import torch
 from habana_tf.torch.hpu_ops.op import op
 
 _IN_A_WORD = 8
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""The numbers of MXFP4 without a sign, by their codes; 8 more in a code is a minus. Source: OCP's Microscaling Formats
+(MX) Specification 1.0, section 5.3.3."""
 
 
 @op("convert_from_uint4(Tensor input, Tensor scale, Tensor? zero_point, ScalarType out_dtype) -> Tensor")
@@ -56,3 +60,13 @@ def _by_rows(groups: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if x.shape[-2] % groups.shape[-2]:
         raise RuntimeError(f"{groups.shape[-2]} groups of scales or zero points do not divide {x.shape[-2]} rows")
     return groups.repeat_interleave(x.shape[-2] // groups.shape[-2], -2)
+
+
+def from_mxfp4(packed: torch.Tensor, scale: torch.Tensor, block: int) -> torch.Tensor:
+    """packed times scale in bfloat16: [rows, 2 * columns of packed]. scale: E8M0, the power of two by which each
+    `block` numbers of a row are multiplied, in uint8 plus 127; 255 is NaN, and 0, a denormal number, counts as 0."""
+    codes = ((packed.int().unsqueeze(-1) >> torch.tensor([0, 4], device=packed.device)) & 15).flatten(-2)
+    numbers = torch.tensor([*_E2M1, *(-each for each in _E2M1)], device=packed.device)[codes]
+    bits = scale.int() << 23  # as the exponent of a float32
+    power = torch.where(scale == 255, torch.nan, bits.view(torch.float32))
+    return (numbers * power.repeat_interleave(block, -1)[..., : numbers.shape[-1]]).bfloat16()
