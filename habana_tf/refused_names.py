@@ -7,6 +7,7 @@ an object, raises RuntimeError with the name and what to use in its place.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
@@ -31,6 +32,7 @@ class _Refusing(type):
         raise RuntimeError(f"{cls.path} is not part of the simulated card: {cls.instead}")
 
 
+@functools.cache  # a name is one object, as where it is a key or is compared
 def _refused(path: str, instead: str) -> Any:
     return _Refusing(path.rpartition(".")[2], (), {"path": path, "instead": instead})
 

@@ -20,6 +20,7 @@ def test_names_at_any_depth_can_be_imported_subclassed_and_asked_about() -> None
         with pytest.raises(RuntimeError, match=rf"{name} is not part of the simulated card: decode and resize"):
             use()
     assert not hasattr(fn, "__wrapped__")
+    assert {dtype.UINT8: 1}[dtype.UINT8] == 1 and dtype.UINT8 != dtype.FLOAT32
 
 
 def test_habanas_loader_of_pictures_names_the_one_to_use() -> None:

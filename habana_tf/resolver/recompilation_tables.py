@@ -11,6 +11,8 @@ from habana_tf.resolver.real_card_compilation import seconds
 
 MOST_CHANGES = 4
 """Changed sizes of a signature that are shown."""
+MOST_LINES = 10
+"""Lines with single ops that are shown."""
 MOST_CLUSTERS = 20
 """Clusters that are shown, those met last; all are in `to_dict()`."""
 
@@ -29,6 +31,9 @@ def shown(report: Any) -> list[str | Table]:
     for each in report.one_op.values():
         counts.update(each)
     out.append(f"Single ops: {len(report.one_op)} kinds; signatures by recipe: {counted(counts) or 'none'}.")
+    lines = sorted(((n, op, line) for op, of in report.lines.items() for line, n in of.items()), reverse=True)
+    if often := [row for row in lines if row[0] > 1][:MOST_LINES]:
+        out.append(Table([">signatures", "op", "at"], often, "Single ops that one line calls with several shapes"))
     return out
 
 

@@ -31,6 +31,8 @@ from habana_tf.resolver.remedies import remedies
 
 MOST_CLUSTERS = 4096
 """Clusters that are remembered, those met last."""
+MOST_LINES = 64
+"""Lines that are remembered for an op by itself."""
 MOST_MET = 64
 """Signatures of a cluster that are remembered, the last ones."""
 _MADE = re.compile(r"[/:]|^cluster_")
@@ -142,6 +144,7 @@ class History:
 _lock = threading.Lock()
 _histories: OrderedDict[str, History] = OrderedDict()
 _one_op: dict[str, dict[str, int]] = {}
+_lines: dict[str, Counter[str]] = {}
 
 
 def history(
@@ -189,11 +192,14 @@ def _count() -> None:
     _bridge.count_recompiled()
 
 
-def record_one_op(op: str, recipe: str) -> None:
-    """Counts a signature of a cluster of one op."""
+def record_one_op(op: str, recipe: str, line: str = "") -> None:
+    """Counts a signature of a cluster of one op. line: of the user's program, that calls it; empty where not known."""
     with _lock:
         counts = _one_op.setdefault(op, {})
         counts[recipe] = counts.get(recipe, 0) + 1
+        lines = _lines.setdefault(op, Counter())
+        if line and (line in lines or len(lines) < MOST_LINES):
+            lines[line] += 1
 
 
 def single_ops() -> tuple[str, ...]:
@@ -204,13 +210,15 @@ def single_ops() -> tuple[str, ...]:
 
 @dataclass(frozen=True, repr=False)
 class RecompilationReport(Report):
-    """clusters: those of more than one op, the one met last at the end. one_op: per op how its recipes came.
+    """clusters: those of more than one op, the one met last at the end. one_op: per op how its recipes came; lines: per
+    op the lines of the user's program, where these are known, whose calls met them first, and how many.
 
     `print(report)` shows tables; a notebook shows them too.
     """
 
     clusters: tuple[History, ...] = ()
     one_op: dict[str, dict[str, int]] = field(default_factory=dict)
+    lines: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def compiled(self) -> int:
@@ -245,9 +253,9 @@ class RecompilationReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """{clusters: [{name, ops, recipes: {recipe: count}, earlier, remedies, seconds_on_a_card, signatures:
         [{changed: [{input, where, axis, value, from, to}], because, recipe, ms, range, reason}]}], one_op: {op:
-        {recipe: count}}, recipes_here, recipes_on_a_card, seconds_on_a_card}; of the signatures the last, and `earlier`
-        is how many there were before those. seconds_on_a_card: [least, most] to compile, of a cluster for one
-        recipe."""
+        {recipe: count}}, one_op_lines: {op: {line: count}}, recipes_here, recipes_on_a_card, seconds_on_a_card}; of
+        the signatures the last, and `earlier` is how many there were before those. seconds_on_a_card: [least, most]
+        to compile, of a cluster for one recipe."""
         clusters = [
             {"name": c.name, "ops": c.ops, "recipes": dict(sorted(c.counts.items())), "earlier": c.earlier,
              "remedies": c.remedies(), "seconds_on_a_card": list(real_card_compilation.seconds(c.ops)),
@@ -255,7 +263,7 @@ class RecompilationReport(Report):
             for c in self.clusters
         ]  # fmt: skip
         return {
-            "clusters": clusters, "one_op": self.one_op, "recipes_here": self.recipes,
+            "clusters": clusters, "one_op": self.one_op, "one_op_lines": self.lines, "recipes_here": self.recipes,
             "recipes_on_a_card": self.shape_sets, "seconds_on_a_card": list(self.seconds_on_a_card),
         }  # fmt: skip
 
@@ -278,7 +286,9 @@ def recompilation_report() -> RecompilationReport:
     """Which shapes the clusters of this process met, what changed, and what was compiled for it."""
     with _lock:
         clusters = tuple(replace(h, met=list(h.met), counts=Counter(h.counts)) for h in _histories.values() if h.met)
-        return RecompilationReport(clusters, {op: dict(counts) for op, counts in sorted(_one_op.items())})
+        one_op = {op: dict(counts) for op, counts in sorted(_one_op.items())}
+        lines = {op: dict(counts.most_common()) for op, counts in sorted(_lines.items()) if counts}
+        return RecompilationReport(clusters, one_op, lines)
 
 
 def reset() -> None:
@@ -286,3 +296,4 @@ def reset() -> None:
     with _lock:
         _histories.clear()
         _one_op.clear()
+        _lines.clear()

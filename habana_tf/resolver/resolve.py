@@ -120,8 +120,10 @@ def _origin(request: Request) -> tuple[list[str], str]:
 
 
 def _one_op(request: Request, goal: Target) -> _Resolved:
+    op, line = request.cluster.nodes[0].op, request.cluster.line(0)
+
     def resolved(bound: Bound, how: str, recipe: Recipe | None = None, dims: Sequence[int] = ()) -> _Resolved:
-        return _Resolved(bound, how, lambda took: record_one_op(request.cluster.nodes[0].op, how), recipe, dims)
+        return _Resolved(bound, how, lambda took: record_one_op(op, how, line), recipe, dims)
 
     met = Signature.of(request.shapes, request.values)
     try:

@@ -64,6 +64,7 @@ _WITHOUT_EFFECT = (
     (f"integers of 64 bits are computed in 64 bits: {_ALWAYS}", "PT_ENABLE_INT64_SUPPORT"),
     ("a collective ends the program before it, in every mode", "PT_HPU_ENABLE_LAZY_COLLECTIVES"),
     ("an HPU graph keeps no copies of its arguments", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE"),
+    ("weights are inputs of programs, never constants", "ENABLE_CONST_MARKING"),
     ("a program that is compiled runs, too: results are true where a card would leave garbage", "PT_COMPILE_ONLY_MODE"),
     ("switches of Habana's compiler for ops that are being tried out", "ENABLE_EXPERIMENTAL_FLAGS"),
     ("how the transformer engine of Habana divides its work", "PT_TE_CUSTOM_OP PT_TE_LIMIT_GRAPH_SIZE"),

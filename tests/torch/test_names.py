@@ -149,6 +149,10 @@ def _net() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()))
 
 
+def _net_is_called(net: Any, x: Any) -> Any:
+    return net(x)
+
+
 @on_device()
 def test_modules_that_compile_anew_are_named_with_the_size_that_changed() -> None:
     tmp_path = Path(tempfile.mkdtemp())
@@ -160,11 +164,14 @@ def test_modules_that_compile_anew_are_named_with_the_size_that_changed() -> Non
     assert watched is net
     usual, other = (4, 6) if is_lazy() else (10, 14)
     for size in (usual, usual, other, usual, usual):
-        got = net(torch.ones(size, 8).to("hpu"))
+        got = _net_is_called(net, torch.ones(size, 8).to("hpu"))
         assert got.shape == (size, 4)
     logs = net.raw_logs()
     assert {line.split(",")[0] for line in logs} == {"step 0", "step 2"}
     assert any(line.startswith("step 2, Net/1/0: 1 new program") for line in logs)
+    line = _net_is_called.__code__.co_firstlineno + 1
+    new = next(text for text in logs if text.startswith("step 2, Net/0"))
+    assert f"test_names.py:{line}" in new and "addmm" in new, new
     net.analyse_dynamicity()
     with open(tmp_path / "out_1.csv") as file:
         rows = list(csv.DictReader(file))
@@ -222,5 +229,9 @@ def test_addresses_scales_and_marks() -> None:
     called: list[int] = []
     internal.lazy_only(called.append)(1)
     assert called == [1] * internal.is_lazy()
+    from habana_frameworks.torch.core.quantizer import habana_quantizer
+
+    with pytest.raises(RuntimeError, match="FP8Config"):
+        habana_quantizer()
     made, _ = Fp8Ops.cast_to_fp8_v2(x, torch.tensor(0.5).to("hpu"), False, False, torch.float8_e4m3fn)
     assert made.dtype is torch.float8_e4m3fn and torch.equal(made.float().cpu(), x.cpu() * 0.5)

@@ -162,9 +162,16 @@ def _new(before: RecompilationReport, after: RecompilationReport) -> tuple[int, 
     known = {id(met) for cluster in before.clusters for met in cluster.met}
     found = [met for cluster in after.clusters for met in cluster.met if id(met) not in known]
     single = {op: sum(counts.values()) - sum(before.one_op.get(op, {}).values()) for op, counts in after.one_op.items()}
-    ops = [op for op, count in single.items() if count]
+    ops = [f"{op}{_line(before, after, op)}" for op, count in single.items() if count]
     why = [text for met in found if (text := _reason(met))]
     return len(found) + sum(single.values()), why + ([f"ops by themselves: {', '.join(ops)}"] if ops else [])
+
+
+def _line(before: RecompilationReport, after: RecompilationReport, op: str) -> str:
+    """Where an op by itself was called with shapes that are new between two reports."""
+    known = before.lines.get(op, {})
+    new = [line for line, count in after.lines.get(op, {}).items() if count != known.get(line, 0)]
+    return f" at {', '.join(new[:2])}" if new else ""
 
 
 def _reason(met: Met) -> str:
