@@ -1,14 +1,18 @@
 """A lowered cluster cut into the work of a card's engines: products for the MME, kernels for the TPC.
 
-Every CONTRACT is a product. Everything else becomes kernels, as Habana's graph compiler makes them: each TensorFlow op
-is one kernel, whose intermediate values are not in memory; neighbours over the same elements are fused into one kernel;
-views cost nothing.
+Every CONTRACT is a product, which writes its result in the type that a cast of it has. Everything else becomes kernels,
+as Habana's graph compiler makes them: each op is one kernel, whose intermediate values are not in memory; neighbours
+over the same elements are fused into one kernel, and so is an element-wise op with the only one that reads it, or parts
+of it; views cost nothing. A SCATTER into an input that nothing else reads writes its rows there and moves no others.
 
     y = conv(x)      product            reads x, w; writes y
     BatchNorm        sums over y        kernel, reads y                   a sum over rows far apart ends a kernel
                      (y - m) * s + b    kernel, reads y, writes z         \\ one kernel: the same elements
     Relu             max(z, 0)                                           /
     Softmax          one kernel: rows of its sums fit the TPC's local memory
+    RMS norm         one kernel: so does what is computed of a row's sum (1 / sqrt), however few elements that has
+    rotary embedding x * cos + concat(-x[half:], x[:half]) * sin: one kernel, whose halves are read by it alone
+    cache[at] = row  reads and writes a row
 
 Invariant: each unit comes after all units that it reads from.
 """
@@ -20,9 +24,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from habana_tf.ir import extent as ext
-from habana_tf.ir.primitives import Node, Op, Program
+from habana_tf.ir.primitives import Node, Op, Program, users_of
 
 VIEWS = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.CONCAT})
+CASTS = frozenset({"cast", "stored"})
+MOVED = frozenset({Op.RESHAPE, Op.SLICE, Op.PAD, Op.CONCAT})
+"""Views through which a kernel can read what it computes itself: elements stay near each other."""
+WRITTEN = frozenset({Op.RESHAPE, Op.PERMUTE})
+"""Views in whose order a product or a scatter can write its result."""
 SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.EXTENT, Op.RANDOM})
 """Not computed from tensors; random numbers are made where they are used."""
 
@@ -36,7 +45,8 @@ class Unit:
     """One product, or one kernel. index: its place in the order.
 
     results: the nodes it makes that count as tensors. inside: all primitives it computes. loads, stores: tensor ->
-    bytes. elements: how many it walks.
+    bytes. elements: how many it walks. in_place: of the results, those that an input of the cluster becomes with so
+    many elements written.
     """
 
     index: int
@@ -46,6 +56,7 @@ class Unit:
     inside: set[Node] = field(default_factory=set)
     loads: dict[Node, int] = field(default_factory=dict)
     stores: dict[Node, int] = field(default_factory=dict)
+    in_place: dict[Node, int] = field(default_factory=dict)
 
     @property
     def origin(self) -> int:
@@ -113,6 +124,7 @@ class _Cutter:
         self.units: list[Unit] = []
         self._maker: dict[Node, Unit] = {}
         self._readers: dict[Node, list[Unit]] = {}
+        self._users = users_of(program.nodes())
         self._tensors = self._chosen(results)
 
     def run(self) -> list[Unit]:
@@ -126,13 +138,42 @@ class _Cutter:
     def _chosen(self, results: set[Node]) -> set[Node]:
         """The nodes that are tensors in memory if another unit needs them: results of ops, and all nodes but maps."""
         kept = {n for n in self.program.nodes() if n.op is not Op.MAP}
-        return kept | behind_views((*results, *self.program.outputs))
+        leaving = behind_views(self.program.outputs)
+        made = behind_views(results)
+        once: set[Node] = set()
+        for n in reversed(self.program.nodes()):
+            reader = self._only_reader(n) if n.op is Op.MAP and n not in leaving else None
+            if reader is not None and (reader in kept or reader in made or reader in once):
+                once.add(n)
+        return (kept | made | leaving) - once
+
+    def _only_reader(self, n: Node) -> Node | None:
+        """The one map that reads it, element by element or parts of it, or the one gather that reads a cast."""
+        readers: set[Node] = set()
+        stack = list(self._users.get(n, ()))
+        while stack:
+            user = stack.pop()
+            if user.op in MOVED:
+                stack += self._users.get(user, ())
+            else:
+                readers.add(user)
+        if len(readers) != 1:
+            return None
+        (reader,) = readers
+        return reader if reader.op is Op.MAP or (reader.op is Op.GATHER and n.arg in CASTS) else None
+
+    def _overwritten(self, n: Node) -> bool:
+        """Whether a SCATTER can write into the input of the cluster that it changes, which nothing else reads."""
+        base = n.src[0]
+        while len(self._users[base]) == 1 and base.src and (base.op in MOVED - {Op.CONCAT} or base.arg in CASTS):
+            base = base.src[0]
+        return base.op is Op.INPUT and len(self._users[base]) == 1
 
     def _reach(self, n: Node) -> tuple[dict[Node, SeenTensor], set[Node]]:
         """The tensors that a node is computed from, and the maps on the way."""
         loads: dict[Node, SeenTensor] = {}
         inside = {n}
-        stack = list(n.src)
+        stack = list(n.src[1:] if n.op is Op.SCATTER and self._overwritten(n) else n.src)
         visited: set[Node] = set()
         while stack:
             for seen in through_views(stack.pop()):
@@ -159,17 +200,30 @@ class _Cutter:
         loads, inside = self._reach(n)
         product = n.op is Op.CONTRACT
         elements = size(n) if not n.src else max(size(n), size(n.src[0])) if n.op is not Op.MAP else size(n)
-        unit = None if product else self._home(n, loads, elements)
+        written = size(n.src[1]) if n.op is Op.SCATTER and self._overwritten(n) else 0
+        elements = written or elements
+        unit = None if product else self._rounded(n) or self._home(n, loads, elements)
         if unit is None:
             unit = Unit(len(self.units), product, elements)
             self.units.append(unit)
         unit.results.append(n)
         unit.inside |= inside
         self._maker[n] = unit
+        if written or unit.in_place:
+            unit.in_place[n] = written or max(unit.in_place.values())
         for tensor, seen in loads.items():
             if self._maker.get(tensor, unit).index <= unit.index and self._maker.get(tensor) is not unit:
                 unit.loads[tensor] = max(unit.loads.get(tensor, 0), seen.elements * tensor.dtype.bytes)
                 self._readers.setdefault(tensor, []).append(unit)
+
+    def _rounded(self, n: Node) -> Unit | None:
+        """For the result of a product or of a scatter in a type that is no wider: the unit that makes it."""
+        source = n
+        while source.op in WRITTEN or (source.op is Op.MAP and source.arg in CASTS and
+                                       (source is n or source not in self._tensors)):  # fmt: skip
+            source = source.src[0]
+        narrow = n.op is Op.MAP and n.dtype.bytes <= source.dtype.bytes
+        return self._maker.get(source) if narrow and source.op in (Op.CONTRACT, Op.SCATTER) else None
 
     def _home(self, n: Node, loads: dict[Node, SeenTensor], elements: int) -> Unit | None:
         """The unit that a node can be fused into: the last one over the same elements, if it comes after everything
@@ -178,6 +232,11 @@ class _Cutter:
             return None
         if n.op is Op.REDUCE and (first := self._moments(n, loads)) is not None:
             return first
+        makers = {self._maker[tensor].index: self._maker[tensor] for tensor in loads if tensor in self._maker}
+        if n.op is Op.MAP and len(makers) == 1:  # of sums of rows, while the row is at hand
+            (unit,) = makers.values()
+            if not unit.product and elements < unit.elements and self._on_the_way(unit, loads):
+                return unit
         near: dict[int, Unit] = {}
         latest = -1
         for tensor, seen in loads.items():
@@ -230,7 +289,7 @@ class _Cutter:
         for unit in self.units:
             for n in unit.results:
                 if n in wanted or self._readers.get(n):
-                    unit.stores[n] = nbytes(n)
+                    unit.stores[n] = unit.in_place.get(n, size(n)) * n.dtype.bytes
 
 
 def cut(program: Program, results: set[Node]) -> list[Unit]:

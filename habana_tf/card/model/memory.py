@@ -63,7 +63,8 @@ def new_values(lowered: Lowered) -> set[Node]:
 
 def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[list[int], dict[Node, tuple[int, int]]]:
     """(the units by index, as they work one after the other; of each tensor in HBM the places of the first and the last
-    of them that it is there for). Variables are not among them, and their new values neither."""
+    of them that it is there for). Variables are not among them, nor their new values, nor what is
+    written into inputs."""
     finished = time.finished
     in_sram = _in_sram(chip, lowered, time)
     order = sorted(range(len(time.units)), key=lambda k: (finished[k], k))
@@ -77,7 +78,7 @@ def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[list[int
     born: dict[Node, int] = {}
     for u in time.units:
         for tensor in u.unit.stores:
-            if tensor in updated or tensor in in_sram:
+            if tensor in updated or tensor in in_sram or tensor in u.unit.in_place:
                 continue
             born[tensor] = place[u.unit.index]
             if tensor in leaving:

@@ -55,7 +55,7 @@ def in_use(chip: Chip, lowered: Lowered, time: ClusterTime, on: EngineSchedule) 
     for unit in units:
         for tensor in unit.stores:
             begin, end = on.starts[unit.index], max(last_read[tensor], ends[unit.index])
-            if tensor not in updated and tensor not in stays:
+            if tensor not in updated and tensor not in stays and tensor not in unit.in_place:
                 held(0, nbytes(tensor), begin, max(ends) if tensor in leaving else end)
             if tensor in last_near:
                 held(1, sram_bytes(chip, tensor), begin, last_near[tensor])

@@ -129,7 +129,7 @@ def updates(lowered: Lowered, time: ClusterTime, found: Roles) -> list[UnitTime]
 def gradient_times(time: ClusterTime, found: Roles, start: float) -> list[tuple[float, int]]:
     """When each gradient is ready, and its bytes. Where no update op names them: one per weight, of its size, spread
     over the products of the last two thirds of the launch."""
-    maker = {n: u.unit for u in time.units for n in u.unit.results}
+    maker = {n: u.unit for u in time.units for n in (*u.unit.inside, *u.unit.results)}
     at = time.finished
     if found.gradients:
         return [(start + at[maker[n].index], nbytes(n)) for n in found.gradients if n in maker]
