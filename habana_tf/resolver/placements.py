@@ -42,7 +42,7 @@ class ProgramRecord:
 @dataclass(frozen=True)
 class CpuOp:
     """An op that ran on the CPU, for one reason. count: how often; layers, lines: those that called it, the first
-    ones."""
+    ones. nbytes: what a real card would copy to the host and back for all calls."""
 
     op: str
     framework: str
@@ -50,6 +50,7 @@ class CpuOp:
     count: int
     layers: tuple[str, ...]
     lines: tuple[str, ...] = ()
+    nbytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,22 @@ class ProgramEnd:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """Why a compiler of the framework made one more graph of a function. what: a graph break, or the same code for
+    other arguments; why: in the framework's words; count: how often."""
+
+    what: str
+    why: str
+    line: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Placements:
     """programs: the last ones of several ops; earlier: how many there were before these. ops: of all programs, how many
     of each. cpu: the most frequent first; copied: the ones with most bytes first. in_graphs: ops that placed graphs
     leave to the CPU, how many nodes of each. ends: the most frequent first; steps: of training, or without an optimizer
-    those that `mark_step` ended."""
+    those that `mark_step` ended. traced: the most frequent first."""
 
     programs: tuple[ProgramRecord, ...] = ()
     earlier: int = 0
@@ -91,6 +103,7 @@ class Placements:
     in_graphs: Counter[str] = field(default_factory=Counter)
     ends: tuple[ProgramEnd, ...] = ()
     steps: int = 0
+    traced: tuple[Traced, ...] = ()
 
 
 _lock = threading.Lock()
@@ -98,6 +111,8 @@ _programs: deque[ProgramRecord] = deque()
 _earlier = 0
 _ops: Counter[str] = Counter()
 _cpu: Counter[tuple[str, str, str]] = Counter()
+_cpu_bytes: Counter[tuple[str, str, str]] = Counter()
+_traced: Counter[tuple[str, str, str]] = Counter()
 _places: dict[tuple[str, ...], tuple[dict[str, None], dict[str, None]]] = {}
 """Layers and lines."""
 _copied: dict[tuple[str, str], tuple[int, int]] = {}
@@ -140,6 +155,12 @@ def note_end(what: str, line: str, programs: int) -> None:
             known[1] += programs
 
 
+def note_traced(what: str, why: str, line: str) -> None:
+    """Counts one more graph of a function, see `Traced`."""
+    with _lock:
+        _traced[what, why, line] += 1
+
+
 def note_step() -> None:
     """Counts a step."""
     global _steps
@@ -155,6 +176,12 @@ def note_cpu_op(op: str, framework: str, reason: str, where: Callable[[], tuple[
         _cpu[key] += 1
         _ask(key, _cpu[key], where)
         return _cpu[key] == 1
+
+
+def note_cpu_bytes(op: str, framework: str, reason: str, nbytes: int) -> None:
+    """Adds what a real card would copy for a call of `note_cpu_op`."""
+    with _lock:
+        _cpu_bytes[op, framework, reason] += nbytes
 
 
 def note_host_operand(op: str, framework: str, nbytes: int, where: Callable[[], tuple[str, str]]) -> bool:
@@ -179,13 +206,21 @@ def _ask(key: tuple[str, ...], count: int, where: Callable[[], tuple[str, str]])
 def placements() -> Placements:
     """All that is known now."""
     with _lock:
-        cpu = tuple(CpuOp(*key, n, *map(tuple, _places[key])) for key, n in _cpu.most_common())
+        cpu = tuple(CpuOp(*key, n, *map(tuple, _places[key]), _cpu_bytes[key]) for key, n in _cpu.most_common())
         most = sorted(_copied.items(), key=lambda item: -item[1][1])
         copied = tuple(HostOperands(*key, *counts, *map(tuple, _places[key])) for key, counts in most)
         ends = [ProgramEnd(*key, *counts) for key, counts in _ends.items()]
         ends.sort(key=lambda end: (-end.programs, -end.count))
         return Placements(
-            tuple(_programs), _earlier, Counter(_ops), cpu, copied, Counter(_in_graphs), tuple(ends), _steps
+            tuple(_programs),
+            _earlier,
+            Counter(_ops),
+            cpu,
+            copied,
+            Counter(_in_graphs),
+            tuple(ends),
+            _steps,
+            tuple(Traced(*key, n) for key, n in _traced.most_common()),
         )
 
 
@@ -194,6 +229,6 @@ def reset() -> None:
     global _earlier, _steps
     with _lock:
         _programs.clear()
-        for counts in (_ops, _cpu, _places, _copied, _in_graphs, _ends):
+        for counts in (_ops, _cpu, _cpu_bytes, _traced, _places, _copied, _in_graphs, _ends):
             counts.clear()
         _earlier = _steps = 0

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.resolver import placements
 from habana_tf.torch import compile_config, private_api
 from habana_tf.torch.changes.compiling import whole_upsampling
 from habana_tf.torch.loader import load
@@ -56,6 +57,8 @@ def hpu_backend(
     """
     from torch._dynamo.backends.common import aot_autograd
 
+    for what, why, file, line in private_api.reasons_to_trace(graph):
+        placements.note_traced(what, why, scopes.seen(file, line))
     chosen = {**{name: getattr(compile_config, name) for name in _OPTIONS}, **(options or {}), **others}
     if unknown := sorted(set(chosen) - set(_OPTIONS)):
         log.warning("hpu_backend: the options %s change nothing here; it has %s", unknown, sorted(_OPTIONS))

@@ -7,6 +7,7 @@ Python the same can be had through a few names with an underscore. `missing` say
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -42,6 +43,10 @@ NAMES = {
     "torch._C.DispatchKey.AutocastPrivateUse1": "names the kernels that cast",
 }
 """By name, what it is used for."""
+
+
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+"""Of a node, in the stack that Dynamo gives it."""
 
 
 class UnsupportedTorch(ImportError):
@@ -93,6 +98,24 @@ def untraced(package: str) -> None:
     from torch._dynamo import trace_rules
 
     trace_rules.add(package)
+
+
+def reasons_to_trace(graph: torch.fx.GraphModule) -> list[tuple[str, str, str, int]]:
+    """Why Dynamo, which has just made this graph, made one more of a function: (what, why, file, line); the line is
+    where the graph broke, or the first that the graph is of."""
+    from torch._dynamo.utils import get_metrics_context
+
+    found = []
+    reason = getattr(graph, "compile_subgraph_reason", None)
+    if reason is not None and reason.graph_break and reason.user_stack:
+        place = reason.user_stack[-1]
+        found.append(("a graph break", reason.reason.split("\n")[0], place.filename, place.lineno or 0))
+    if why := getattr(get_metrics_context(), "_metrics", {}).get("recompile_reason"):
+        stacks = (node.meta.get("stack_trace") or "" for node in graph.graph.nodes)
+        places = next((p for p in map(_PLACE.findall, stacks) if p), [("", 0)])
+        file, line = places[-1]
+        found.append(("the same code for other arguments", why.split("\n")[0].split(": ", 1)[-1], file, int(line)))
+    return found
 
 
 def behind_backward_pass(call: Callable[[], None]) -> bool:

@@ -112,6 +112,38 @@ def test_the_lines_that_end_programs_and_read_values_are_counted_by_steps() -> N
     assert "in 6 steps" in text and "0.333" in text
 
 
+@on_device(modes=("eager",))
+def test_graph_breaks_and_tracing_anew_have_reasons_and_lines() -> None:
+    class Breaks(nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x * 2
+            if y.sum() > 0:
+                y = y + 1
+            return y
+
+    _reset()
+    called = torch.compile(Breaks(), backend="hpu_backend")
+    for batch in (5, 5, 7):
+        called(torch.ones(batch, 20).to("hpu"))
+    line = Breaks.forward.__code__.co_firstlineno
+    traced = habana_tf.placement_report().recorded.traced
+    assert {(t.what, t.line, t.count) for t in traced} == {
+        ("a graph break", f"{shown(__file__)}:{line + 2}", 2),
+        ("the same code for other arguments", f"{shown(__file__)}:{line + 1}", 1),
+        ("the same code for other arguments", f"{shown(__file__)}:{line + 3}", 1),
+    }, traced
+    assert all("expected 5, actual 7" in t.why for t in traced if t.what != "a graph break")
+
+
+@on_device(modes=LAZY)
+def test_an_op_on_the_cpu_has_the_bytes_that_a_card_would_copy() -> None:
+    _reset()
+    for _ in range(2):
+        torch.linalg.svdvals(torch.ones(8, 4).to("hpu"))
+    (svd,) = (each for each in habana_tf.placement_report().cpu_ops if "svd" in each.op)
+    assert svd.count == 2 and svd.nbytes == 2 * 4 * (8 * 4 + 4)
+
+
 def _because() -> list[str]:
     return [m.because for c in habana_tf.recompilation_report().clusters for m in c.met]
 

@@ -143,10 +143,11 @@ class PlacementReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
         precision: [...]}], refused: [...], precision: [...], eager: [...], programs: [{name, framework, ops, scopes,
-        inputs, outputs, updated}], cpu_ops: [{op, framework, reason, count, layers, lines}], host_operands: [{op,
-        framework, count, nbytes, layers, lines}], program_ends: [{what, line, count, programs}], steps, real_card:
-        [{op, count, device, real_card, lists}]}; device is where the op is here, real_card where it was with a real
-        card: HPU, CPU or not known; its count is 0 where it only ran outside graphs"""
+        inputs, outputs, updated}], cpu_ops: [{op, framework, reason, count, layers, lines, nbytes}], host_operands:
+        [{op, framework, count, nbytes, layers, lines}], program_ends: [{what, line, count, programs}], steps, traced:
+        [{what, why, line, count}], real_card: [{op, count, device, real_card, lists}]}; device is where the op is
+        here, real_card where it was with a real card: HPU, CPU or not known; its count is 0 where it only ran outside
+        graphs"""
         return {
             "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],
@@ -161,6 +162,7 @@ class PlacementReport(Report):
             "host_operands": [asdict(each) for each in self.recorded.copied],
             "program_ends": [asdict(each) for each in self.recorded.ends],
             "steps": self.recorded.steps,
+            "traced": [asdict(each) for each in self.recorded.traced],
             "real_card": portability.rows(self.on_hpu, self.on_cpu()),
         }
 

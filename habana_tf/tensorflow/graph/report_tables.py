@@ -66,10 +66,11 @@ def recorded(known: Placements) -> list[str | Table]:
         out.append(Table(columns, rows, title) if rows else f"{title}: none of several ops")
     if known.cpu:
         cpu = [
-            (each.op, each.count, each.reason, few(each.layers, "layers"), few(each.lines, "lines"))
+            (each.op, each.count, size(each.nbytes), each.reason, few(each.layers, "layers"), few(each.lines, "lines"))
             for each in known.cpu
         ]
-        out.append(Table(["op", ">calls", "reason", "in", "at"], cpu, "On the CPU, on the card's memory"))
+        title = "On the CPU, on the card's memory; a real card copies to the host and back"
+        out.append(Table(["op", ">calls", ">copied there", "reason", "in", "at"], cpu, title))
         out.append("to have them on HPU: use ops that have a row in the table of overloads (docs/torch.md)")
     if known.copied:
         copies = [
@@ -80,6 +81,9 @@ def recorded(known: Placements) -> list[str | Table]:
         out.append("to save the copies: make these tensors on the card, or move them once with .to('hpu')")
     if known.ends:
         out.append(_ends(known))
+    if known.traced:
+        traced = [(each.count, each.what, each.why, each.line) for each in known.traced[:MOST_ROWS]]
+        out.append(Table([">times", "what", "why", "at"], traced, "Why torch.compile made one more graph"))
     return out
 
 

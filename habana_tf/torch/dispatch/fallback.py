@@ -49,10 +49,14 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) ->
     if drawn and recorder.watched is not None:
         recorder.watched.random(overload)
     with recorder.lock, telemetry.on_cpu(schema.name), ending(f"{schema.name} runs on the CPU"):
+        host = _Host(overload, schema)
         if not drawn:
-            return _Host(overload, schema).call(args, kwargs)
-        with random_state.on_cpu():
-            return _Host(overload, schema).call(args, kwargs)
+            made = host.call(args, kwargs)
+        else:
+            with random_state.on_cpu():
+                made = host.call(args, kwargs)
+    placements.note_cpu_bytes(schema.name, device_state.PYTORCH, why, host.nbytes(made))
+    return made
 
 
 class _Argument(NamedTuple):
@@ -112,6 +116,13 @@ class _Host:
         for device, host in self.outputs:
             self._resized(device, host)
         return self._to_device(made)
+
+    def nbytes(self, made: Any) -> int:
+        """What a card would copy for this call: its tensors on the device to the host, new results back."""
+        read = {id(t): t for t, _ in self.twins.values()}
+        new = made if isinstance(made, (tuple, list)) else [made]
+        copied = [*read.values(), *(t for t in new if isinstance(t, torch.Tensor) and id(t) not in read)]
+        return sum(t.nbytes for t in copied)
 
     def _to_host(self, value: Any, argument: _Argument | None) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type == "hpu":

@@ -18,16 +18,18 @@ def flush(what: str) -> None:
 
 
 class ending:
-    """Counts the programs that end within. always: also where none does, as of a read, for which the host waits."""
+    """Counts the programs that end within. always: also where none does, as of a read, for which the host waits. Not
+    those of a dry run, which runs nothing."""
 
     def __init__(self, what: str, always: bool = False) -> None:
         self.what, self.always = what, always
 
     def __enter__(self) -> None:
-        self._memory = current.recorder().memory
+        recorder = current.recorder()
+        self._memory, self._unrun = recorder.memory, recorder.unrun is not None
         self._before = self._memory.reading  # grows by one with each program that has run
 
     def __exit__(self, *raised: object) -> None:
         programs = self._memory.reading - self._before
-        if self.always or programs:
+        if (self.always or programs) and not self._unrun:
             placements.note_end(self.what, scopes.line(), programs)

@@ -132,17 +132,21 @@ _scopes = Scopes()
 
 
 def line() -> str:
-    """The line of the user's program that calls an op, as file:line, the file as seen from the current folder; empty in
-    a thread of the backward pass."""
+    """The line of the user's program that calls an op, as file:line; empty in a thread of the backward pass."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_NOT_THE_USERS):
-            with contextlib.suppress(OSError):  # of a folder that is gone
-                name = name.removeprefix(os.path.join(os.getcwd(), ""))
-            return f"{name}:{frame.f_lineno}"
+            return seen(name, frame.f_lineno)
         frame = frame.f_back
     return ""
+
+
+def seen(file: str, line: int) -> str:
+    """A line as reports name it: file:line, the file as seen from the current folder."""
+    with contextlib.suppress(OSError):  # of a folder that is gone
+        file = file.removeprefix(os.path.join(os.getcwd(), ""))
+    return f"{file}:{line}"
 
 
 def now() -> str:
