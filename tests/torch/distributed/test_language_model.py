@@ -1,4 +1,4 @@
-"""A LLaMA of `transformers` whose weights lie on two cards, by `fully_shard` and by DTensor's plans, beside one process."""
+"""A LLaMA whose weights lie on two cards, by `fully_shard` and by DTensor's plans, beside one process."""
 
 from __future__ import annotations
 
@@ -81,21 +81,25 @@ mesh = init_device_mesh("hpu", (size,), mesh_dim_names=("tp",))
 model = network().to(hpu)
 sequence = os.environ["SEQUENCE_PARALLEL"] == "1"
 rows = RowwiseParallel(output_layouts=Shard(1)) if sequence else RowwiseParallel()
-plan = {"self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(),
-        "self_attn.o_proj": rows, "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": rows}
+columns, whole, part = ColwiseParallel(), (Replicate(),), (Shard(1),)
+plan = {
+    "self_attn.q_proj": columns, "self_attn.k_proj": columns, "self_attn.v_proj": columns, "self_attn.o_proj": rows,
+    "mlp.gate_proj": columns, "mlp.up_proj": columns, "mlp.down_proj": rows,
+}
 if sequence:
     plan |= {
         "input_layernorm": SequenceParallel(), "post_attention_layernorm": SequenceParallel(),
         "self_attn": PrepareModuleInput(
-            input_kwarg_layouts={"hidden_states": Shard(1)}, desired_input_kwarg_layouts={"hidden_states": Replicate()}),
-        "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+            input_kwarg_layouts={"hidden_states": Shard(1)}, desired_input_kwarg_layouts={"hidden_states": Replicate()}
+        ),
+        "mlp": PrepareModuleInput(input_layouts=part, desired_input_layouts=whole),
     }
 for layer in model.model.layers:
     parallelize_module(layer, mesh, plan)
 parallelize_module(model, mesh, {
     "model.embed_tokens": RowwiseParallel(input_layouts=Replicate()),
     **({
-        "model.layers.0": PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(Shard(1),), use_local_output=True),
+        "model.layers.0": PrepareModuleInput(input_layouts=whole, desired_input_layouts=part, use_local_output=True),
         "model.norm": SequenceParallel(),
     } if sequence else {}),
     "lm_head": ColwiseParallel(
