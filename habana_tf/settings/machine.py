@@ -77,3 +77,6 @@ MULTI_HLS_IPS = Setting((), kind.HOSTS,
 HABANA_SIM_PORT_BASE = Setting(None, kind.PORT,
     "Port of the first worker of HPUStrategy under mpirun or srun without TF_CONFIG, rank r has the r-th after it; "
     "unset means ports by the name of the job.")
+HABANA_SIM_STALL_SECONDS = Setting(60, kind.integer(0),
+    "Seconds that a rank of PyTorch waits for others before it says who is missing, and where; collectives that do not "
+    "go together are an error before. 0: it asks nobody.")

@@ -28,6 +28,7 @@ TAKEN_IN = {
     "Left": "why a loop is not in a launch: a reason of the placement report",
     "LockUnavailable": "of the cache's directory: 'recipe cache …'",
     "NeedsNumber": "a size has to be known: the recipe is compiled for the numbers at hand",
+    "NeverEnds": "of a collective, which fails with it: 'DistBackendError: hccl: …'",
     "NotRecorded": "of a PyTorch overload: '… runs on the CPU: …'",
     "RecipeError": "of a stored recipe: 'the stored recipe of … is not used'",
     "ShapeError": "of a lowering, whose op and node are named around it: 'arguments that the op refuses'",

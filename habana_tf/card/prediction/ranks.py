@@ -214,11 +214,17 @@ def check(ranks: Mapping[int, Sequence[Event]]) -> None:
                 a, b = met[first], met[other]
                 if a and b and a[0].meets == b[0].meets:
                     continue
-                raise Disagreement(
-                    f"collective {number + 1} of group {group or 'of all'} {_short(members)} differs: "
-                    f"rank {first} {_call(a)}, rank {other} {_call(b)}. On cards both would wait for ever: let all "
-                    "ranks of the group make the same collectives in the same order"
-                )
+                raise Disagreement(differing(number + 1, group, members, {first: a, other: b}))
+
+
+def differing(number: int, group: str, ranks: Sequence[int], found: Mapping[int, Sequence[Collective]]) -> str:
+    """What two ranks call in one place, in words. number: of the collective in its group, from 1; found: by rank the
+    collective, nothing where it makes no more."""
+    said = ", ".join(f"rank {rank} {_call(each)}" for rank, each in found.items())
+    return (
+        f"collective {number} of group {group or 'of all'} {_short(ranks)} differs: {said}. On cards both would wait "
+        "for ever: let all ranks of the group make the same collectives in the same order"
+    )
 
 
 def _call(found: Sequence[Collective]) -> str:

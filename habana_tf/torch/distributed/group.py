@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from datetime import timedelta
 from typing import Any
@@ -27,7 +27,10 @@ from habana_tf.hardware import exchange
 from habana_tf.torch import changes
 from habana_tf.torch.changes import data_parallel, storages
 from habana_tf.torch.dispatch import fallback
-from habana_tf.torch.distributed import batch_norm
+from habana_tf.torch.distributed import batch_norm, stalls
+from habana_tf.torch.distributed.calls import Call, Calls
+from habana_tf.torch.distributed.kinds import KINDS, nbytes
+from habana_tf.torch.distributed.stalls import Watched
 from habana_tf.torch.distributed.work import Several, Summing, Work
 from habana_tf.torch.loader import load
 from habana_tf.torch.record.nested import tensors
@@ -60,11 +63,14 @@ _FLAT = frozenset({
 class HcclGroup(dist.ProcessGroup):
     """A process group whose tensors are on cards. One rank is one process with one card.
 
-    store: in which its ranks find each other. timeout: how long a rank waits for others.
+    store: in which its ranks find each other. timeout: how long a rank waits for others. members: its ranks, of the
+    job; called: its name.
     Making one is a collective: it returns when all ranks are there.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta, members: Sequence[int] = (), called: str = ""
+    ) -> None:
         super().__init__(rank, size)
         kind = dist.ProcessGroup.BackendType
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
@@ -78,6 +84,9 @@ class HcclGroup(dist.ProcessGroup):
         self._thread: futures.ThreadPoolExecutor | None = None
         self._sums = 0
         self._coalesced: list[Any] | None = None
+        self._members = tuple(members) or tuple(range(size))
+        self._calls = Calls(called, self._members, self._gloo)
+        self._watch = stalls.watch(store, self._members[rank], self._calls, not members) if size > 1 else None
         if self._exchange is not None:
             weakref.finalize(self, _bridge.leave_exchange, self._exchange)
 
@@ -94,7 +103,8 @@ class HcclGroup(dist.ProcessGroup):
         options = dist.BarrierOptions()
         if given is not None:
             options.timeout = given.timeout
-        return self._gloo.barrier(options)
+        call = self._calls.begin("barrier", 0)
+        return self._work(call, self._gloo.barrier(options), [], [], "barrier")
 
     # -- a collective -------------------------------------------------------------------------------------
 
@@ -114,14 +124,39 @@ class HcclGroup(dist.ProcessGroup):
 
     def _begin(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         held = _of_card(args)
+        call = self._called(name, args)
+        try:
+            return self._make(name, args, kwargs, held, call)
+        except BaseException:
+            call.over()
+            raise
+
+    def _called(self, name: str, args: tuple[Any, ...]) -> Call:
+        """Notes what is called."""
+        if name in KINDS:
+            return self._calls.begin(KINDS[name][0], nbytes(name, args))
+        other = args[1] if len(args) > 1 and name != "recv_anysource" else self.rank()
+        pair = (self.rank(), other) if name == "send" else (other, self.rank())
+        size = sum(t.nbytes for t in tensors(args[0]))
+        return self._calls.message(name, size, (self._members[pair[0]], self._members[pair[1]]))
+
+    def _work(
+        self, call: Call, under: Any, results: list[torch.Tensor], held: list[torch.Tensor], name: str
+    ) -> Work:  # fmt: skip
+        made = Work(under, results, held, self._what(name), Watched(self._watch, self._calls, call))
+        call.follow(made)
+        return made
+
+    def _make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], held: Any, call: Call) -> Any:
         if not held:
-            return getattr(self._host, name)(*args, **kwargs)
+            under = getattr(self._host, name)(*args, **kwargs)
+            return self._work(call, under, list(tensors(args[0])), [], name)
         if name in ("allreduce", "allreduce_coalesced"):
-            work = self._sum(args[0], args[1] if len(args) > 1 else kwargs.get("opts"))
+            work = self._sum(args[0], args[1] if len(args) > 1 else kwargs.get("opts"), call)
             if work is not None:
                 return work
         if name == "alltoall":
-            return self._all_to_all(args[0], args[1], held)
+            return self._all_to_all(args[0], args[1], held, call)
         read = _READ[name]
         given = [self._on_host(a, k != read, name in _FLAT) for k, a in enumerate(args)]
         results = _of_card(args[0])
@@ -132,7 +167,7 @@ class HcclGroup(dist.ProcessGroup):
             under = self._whole_mean(name, given, kwargs, options)
         else:
             under = getattr(self._host, name)(*given, **kwargs)
-        return Work(under, results, held, self._what(name))
+        return self._work(call, under, results, held, name)
 
     def _whole_mean(self, name: str, given: list[Any], kwargs: dict[str, Any], options: Any) -> Summing:
         """The mean of whole numbers over the ranks, towards 0 as NCCL has it: gloo makes only their sum."""
@@ -154,7 +189,9 @@ class HcclGroup(dist.ProcessGroup):
         """Makes a sum over the ranks their mean."""
         t.div_(self.size(), rounding_mode=None if t.is_floating_point() else "trunc")
 
-    def _all_to_all(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], held: list[torch.Tensor]) -> Work:
+    def _all_to_all(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], held: list[torch.Tensor], call: Call
+    ) -> Work:
         """By messages between any two ranks: gloo's own wants tensors of one size."""
         sent = [self._on_host(t, False, False) for t in inputs]
         received = [self._on_host(t, True, False) for t in outputs]
@@ -163,7 +200,7 @@ class HcclGroup(dist.ProcessGroup):
         received[rank].copy_(sent[rank])
         works = [self._gloo.recv([received[r]], r, _TAG) for r in others]
         works += [self._gloo.send([sent[r]], r, _TAG) for r in others]
-        return Work(Several(works), outputs, held, self._what("alltoall"))
+        return self._work(call, Several(works), outputs, held, "alltoall")
 
     def _on_host(self, value: Any, write: bool, flat: bool) -> Any:
         """An argument with tensors of the CPU in the place of those of the device, on their memory."""
@@ -195,7 +232,7 @@ class HcclGroup(dist.ProcessGroup):
         longer = "init_process_group(timeout=...)"
         return exchange.meet(gather, self.rank(), self.size(), "rank", self.rank(), "gloo", longer)
 
-    def _sum(self, tensors: list[torch.Tensor], options: Any) -> Work | None:
+    def _sum(self, tensors: list[torch.Tensor], options: Any, call: Call) -> Work | None:
         """The sums or means of tensors over the ranks; None where the exchange does not make them."""
         op = dist.ReduceOp.SUM if options is None else options.reduceOp
         mean = op == dist.ReduceOp.AVG
@@ -215,7 +252,7 @@ class HcclGroup(dist.ProcessGroup):
                     self._divide(t)
 
         work = Summing(self._started(run, options is None or getattr(options, "asyncOp", True)))
-        return Work(work, tensors, list(tensors), self._what("allreduce"))
+        return self._work(call, work, tensors, list(tensors), "allreduce")
 
     def _started(self, run: Callable[[], None], apart: bool) -> futures.Future[None]:
         """Runs it; apart: in a thread of the group, one after the other."""
@@ -261,7 +298,8 @@ def _create(options: Any, rest: Any) -> dist.ProcessGroup:
     """What torch.distributed calls for each group of the backend."""
     if pretended is not None:
         return pretended(options, rest)
-    return HcclGroup(options.store, options.group_rank, options.group_size, options.timeout)
+    members, called = list(options.global_ranks_in_group), str(options.group_id or "")
+    return HcclGroup(options.store, options.group_rank, options.group_size, options.timeout, members, called)
 
 
 def register() -> None:

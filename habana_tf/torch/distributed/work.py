@@ -10,8 +10,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from habana_tf.torch.distributed.stalls import Watched
+
 _ADVICE = ("If a rank has ended or takes no part, the first error in the output of all ranks says why; a rank that "
            "needs longer gets it by init_process_group(timeout=...)")  # fmt: skip
+_TURN = timedelta(seconds=1)
 _ANY_TIME = timedelta(0)
 """How PyTorch says that a wait has no limit of its own."""
 
@@ -61,11 +64,15 @@ class Work(dist.Work):
     """A collective on tensors of the device.
 
     under: the work of the CPU that does it, on the same memory. results: what a future of it gives. held: tensors whose
-    memory is in use until it is done. what: failed, for an error.
+    memory is in use until it is done. what: failed, for an error. watched: what is known of the other ranks.
     """
 
-    def __init__(self, under: Any, results: list[torch.Tensor], held: list[torch.Tensor], what: str) -> None:
+    def __init__(
+        self, under: Any, results: list[torch.Tensor], held: list[torch.Tensor], what: str,
+        watched: Watched | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self._watched = watched
         self._under, self._results, self._held, self._what = under, results, held, what
         self._waited = False
         self._failed: Exception | None = None
@@ -77,10 +84,10 @@ class Work(dist.Work):
         """Waits until the results are there. Raises torch.distributed.DistBackendError where a rank is gone or late."""
         if not self._waited:
             try:
-                self._under.wait(timeout) if timeout else self._under.wait()
+                self._wait(timeout)
             except (RuntimeError, TimeoutError) as why:
                 told = str(why) or "it is not done in the time that `wait` was given"
-                self._failed = dist.DistBackendError(f"hccl: {self._what}: {told}. {_ADVICE}")
+                self._failed = dist.DistBackendError(f"hccl: {self._explained(told)}. {_ADVICE}")
                 raise self._failed from None
             finally:
                 self._waited = True
@@ -88,6 +95,29 @@ class Work(dist.Work):
         elif self._failed is not None:
             raise self._failed
         return True
+
+    def _wait(self, timeout: timedelta) -> None:
+        """In short turns, between which it may become known that this never ends. Not so for messages, which a time
+        limit ends."""
+        watched = self._watched
+        if watched is not None:
+            watched.begins()
+        if timeout or watched is None or not watched.in_turns or isinstance(self._under, Several):
+            self._under.wait(timeout) if timeout else self._under.wait()
+            return
+        while True:
+            try:
+                self._under.wait(_TURN)
+                return
+            except (RuntimeError, TimeoutError):
+                if self._under.is_completed():
+                    raise
+                watched.check()
+
+    def _explained(self, told: str) -> str:
+        """What the CPU's work says, with what is known of the other ranks."""
+        more = self._watched.diagnosed() if self._watched is not None else ""
+        return f"{self._what}: {told}" + (f" ({more})" if more and more != told else "")
 
     def synchronize(self) -> None:
         """As `wait`: nothing of a card runs by itself."""
@@ -129,7 +159,7 @@ class Work(dist.Work):
         try:
             done.value()
         except RuntimeError as why:
-            raise dist.DistBackendError(f"hccl: {self._what}: {why}. {_ADVICE}") from None
+            raise dist.DistBackendError(f"hccl: {self._explained(str(why))}. {_ADVICE}") from None
         return self._results
 
     def source_rank(self) -> int:

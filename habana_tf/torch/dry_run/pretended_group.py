@@ -11,22 +11,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FakeProcessGroup
 
 from habana_tf.card.prediction.ranks import Collective
+from habana_tf.torch.distributed.kinds import KINDS
 from habana_tf.torch.dry_run.rank import Rank, RankRecorder, is_told
 from habana_tf.torch.record import current, scopes
 from habana_tf.torch.record.nested import tensors
-
-_KINDS = {
-    "allreduce": ("all_reduce", 0, 0), "allreduce_coalesced": ("all_reduce", 0, 0), "broadcast": ("broadcast", 0, 0),
-    "reduce": ("reduce", 0, 0), "allgather": ("all_gather", 0, 1), "_allgather_base": ("all_gather", 0, 1),
-    "all_gather_single": ("all_gather", 0, 1), "allgather_into_tensor_coalesced": ("all_gather", 0, 1),
-    "all_gather_single_coalesced": ("all_gather", 0, 1), "reduce_scatter": ("reduce_scatter", 1, 0),
-    "_reduce_scatter_base": ("reduce_scatter", 1, 0), "reduce_scatter_single": ("reduce_scatter", 1, 0),
-    "reduce_scatter_tensor_coalesced": ("reduce_scatter", 1, 0),
-    "reduce_scatter_single_coalesced": ("reduce_scatter", 1, 0),
-    "gather": ("gather", 0, 1), "scatter": ("scatter", 1, 0), "alltoall": ("all_to_all", 1, 0),
-    "alltoall_base": ("all_to_all", 1, 0), "all_to_all_single": ("all_to_all", 1, 0),
-}  # fmt: skip
-"""Collectives of a process group: what each is, the argument whose bytes count, the one that others see."""
 
 
 class PretendedGroup(dist.ProcessGroup):
@@ -81,7 +69,7 @@ class PretendedGroup(dist.ProcessGroup):
                 mine.copy_(self._job.board.hear(key, of))
 
     def _collective(self, name: str, args: tuple[Any, ...]) -> Any:
-        kind, counted, read = _KINDS[name]
+        kind, counted, read = KINDS[name]
         found = [list(tensors(a)) for a in args[:2]]
         results = found[0]
         if kind == "broadcast" and all(is_told(t) for t in results):
@@ -158,6 +146,6 @@ def _add(name: str) -> None:
     setattr(PretendedGroup, name, run)
 
 
-for _name in _KINDS:
+for _name in KINDS:
     if hasattr(dist.ProcessGroup, _name):
         _add(_name)

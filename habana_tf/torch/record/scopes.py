@@ -12,16 +12,17 @@ PyTorch numbers the ops by the forward one that they belong to. Names are for pe
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
+import typing_extensions
 from torch import nn
 
 import habana_tf
@@ -30,8 +31,11 @@ from habana_tf.reports.layer_names import layer
 BACKWARD, UPDATE = "backward", "update"
 _MOST = 100_000
 """Ops of the forward pass whose scopes are remembered for their gradients."""
-_NOT_THE_USERS = (*(f"{os.path.dirname(m.__file__ or '')}{os.sep}" for m in (torch, habana_tf)), "<")
-"""Files with names that begin so are PyTorch's or ours, not the user's."""
+_NOT_THE_USERS = (
+    *(f"{os.path.dirname(m.__file__ or '')}{os.sep}" for m in (torch, habana_tf)),
+    *(m.__file__ for m in (contextlib, functools, typing_extensions)), "<",
+)  # fmt: skip
+"""Files with names that begin so are PyTorch's or ours, or decorate what PyTorch has, and are not the user's."""
 _FEW = 2
 _SELF = "L['self']."
 """How Dynamo's names of modules within the compiled one begin."""
@@ -110,7 +114,7 @@ class Scopes:
         return known.get(id(inner))
 
 
-@contextmanager
+@contextlib.contextmanager
 def of_node(meta: Mapping[str, Any]) -> Iterator[None]:
     """Within it ops have the scope that a trace says of one of its nodes. meta: the node's."""
     forward, backward = meta.get("nn_module_stack"), meta.get("fwd_nn_module_stack")
@@ -131,9 +135,10 @@ def most(of: Sequence[str]) -> tuple[str, ...]:
 _scopes = Scopes()
 
 
-def line() -> str:
-    """The line of the user's program that calls an op, as file:line; empty in a thread of the backward pass."""
-    frame: FrameType | None = sys._getframe(1)
+def line(frame: FrameType | None = None) -> str:
+    """The line of the user's program that calls an op, as file:line; empty in a thread of the backward pass. frame: of
+    the call, by default of this one."""
+    frame = frame or sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_NOT_THE_USERS):
