@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from habana_tf.custom.library import load_op_library as load_op_library
     from habana_tf.custom.op import custom_op as custom_op
     from habana_tf.dry_run.compare import compare as compare
+    from habana_tf.dry_run.generation import predict_generation as predict_generation
     from habana_tf.dry_run.plan import plan as plan
     from habana_tf.dry_run.predict import predict as predict
     from habana_tf.keras_callbacks.card_time import CardTimeCallback as CardTimeCallback
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
     from habana_tf.tensorflow.graph.explain import explain as explain
     from habana_tf.tensorflow.graph.report import placement_report as placement_report
-    from habana_tf.torch.op_by_op import op_by_op as op_by_op
 
 _WHERE = {
     "load_habana_module": "loader",
@@ -52,13 +52,13 @@ _WHERE = {
     "RecipeLogger": "keras_callbacks.recipe_logger",
     "card_time_report": "card.clock.report",
     "explain": "tensorflow.graph.explain",
-    "op_by_op": "torch.op_by_op",
     "placement_report": "tensorflow.graph.report",
     "memory_report": "resolver.memory_report",
     "Host": "card.model.host",
     "predict": "dry_run.predict",
     "compare": "dry_run.compare",
     "plan": "dry_run.plan",
+    "predict_generation": "dry_run.generation",
     "recompilation_report": "resolver.recompilations",
 }
 _MODULES = {"bf16_config", "cache", "custom", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}

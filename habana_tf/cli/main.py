@@ -24,6 +24,7 @@ _COMMANDS = (
     ("run", "start a program on several cards", "habana_tf.cli.run:declare"),
     ("trace", "run a program and write when what ran", "habana_tf.cli.trace:declare"),
     ("predict", "how fast a script would train on real cards", "habana_tf.cli.predict:declare"),
+    ("predict-generation", "how fast a language model would answer", "habana_tf.cli.predict_generation:declare"),
     ("plan", "which cards a script needs to train so fast", "habana_tf.cli.plan:declare"),
     ("build-kernel", "make a library of kernels in C", "habana_tf.cli.build_kernel:declare"),
     ("recipes", "compiled recipes in the cache on disk", "habana_tf.cli.recipes:declare"),
@@ -44,6 +45,7 @@ examples:
   habana-tf trace train.py
   habana-tf build-kernel my_kernel.c -o my_kernel.so
   habana-tf predict --chip gaudi2 --cards 8 train.py
+  habana-tf predict-generation --input-length 128 --output-length 128 --tp 8 llama-70b/config.json
   habana-tf plan --target "8 hours" --dataset-size 1281167 --epochs 90 train.py
   habana-tf top
   habana-tf check

@@ -20,8 +20,7 @@ PAGES = {
                 "habana_tf.tensorflow.graph.report:placement_report "
                 "habana_tf.resolver.recompilations:recompilation_report "
                 "habana_tf.resolver.memory_report:memory_report "
-                "habana_tf.card.clock.report:card_time_report "
-                "habana_tf.torch.op_by_op:op_by_op"),
+                "habana_tf.card.clock.report:card_time_report"),
     "prediction": ("Prediction", "habana_tf.dry_run.predict:predict habana_tf.dry_run.compare:compare "
                    "habana_tf.dry_run.plan:plan "
                    "habana_tf.card.model.host:Host"),

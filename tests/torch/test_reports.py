@@ -44,10 +44,9 @@ def _step(model: Any, updates: Any, batch: int) -> None:
 def _reset() -> None:
     from habana_tf.card.clock import report
     from habana_tf.resolver import placements, recompilations
-    from habana_tf.torch.record import loaded_program
-    from habana_tf.torch.record import telemetry as counted
+    from habana_tf.torch.record import loaded_program, telemetry
 
-    counted._trained = False
+    telemetry._trained = False
     for part in (report, recompilations, placements):
         part.reset()
     loaded_program._recordings._known.clear()

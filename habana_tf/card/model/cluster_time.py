@@ -129,10 +129,11 @@ def together(units: Sequence[UnitTime], parameters: Parameters) -> float:
     """Seconds of units whose engines and memory work side by side."""
     matrix = sum(u.busy for u in units if u.unit.product)
     vector = sum(u.busy for u in units if not u.unit.product)
-    return _overlapped(matrix, vector, sum(u.memory for u in units), parameters) + parameters.launch * len(units)
+    return side_by_side(matrix, vector, sum(u.memory for u in units), parameters) + parameters.launch * len(units)
 
 
-def _overlapped(matrix: float, vector: float, memory: float, parameters: Parameters) -> float:
+def side_by_side(matrix: float, vector: float, memory: float, parameters: Parameters) -> float:
+    """Seconds of work of MME, TPC and HBM, which is together but for a share of the second longest."""
     _, second, longest = sorted((matrix, vector, memory))
     return longest + (1 - parameters.hidden) * second
 
@@ -144,7 +145,7 @@ def _timed(chip: Chip, w: UnitWork, parameters: Parameters) -> UnitTime:
     else:
         busy = w.engine if w.unit.product else w.engine / parameters.tpc_rate
     memory = w.hbm_bytes / chip.hbm_bandwidth
-    seconds = _overlapped(busy, 0.0, memory, parameters) + parameters.launch
+    seconds = side_by_side(busy, 0.0, memory, parameters) + parameters.launch
     return UnitTime(w.unit, w.bundle, busy, memory, seconds, w.hbm_bytes, flops, w.matrix, parameters.launch)
 
 

@@ -103,7 +103,7 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
                 made.alive = recorder.memory.most
                 if dist.is_initialized():
                     dist.destroy_process_group()
-        meshes.forget()
+                meshes.forget()  # here: outside it would take a card
     finally:
         hook.remove()
         group.pretended = before
