@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -108,6 +109,30 @@ class PretendedGroup(dist.ProcessGroup):
         self._job.events.append(
             Collective(kind, nbytes, ranks or self._members, self._called, reads, writes, scopes.line())
         )
+
+
+class PretendedGloo(PretendedGroup):
+    """A group of the CPU's backend. torch.distributed makes it before it says of which ranks it is. job: the rank."""
+
+    job: Rank
+    options: Any = None
+
+    def __init__(self, store: Any, number: int, size: int, timeout: timedelta | None = None) -> None:
+        super().__init__(self.job, number, range(size), "")
+        self.options = SimpleNamespace(global_ranks_in_group=[], group_name="")
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Called once it has said so."""
+        self._members = tuple(self.options.global_ranks_in_group) or self._members
+        self._called = self.options.group_name
+
+    def getBackendName(self) -> str:
+        return "gloo"
+
+    def name(self) -> str:
+        return "gloo"
+
+    monitored_barrier = PretendedGroup.barrier
 
 
 def _recorder() -> RankRecorder:

@@ -21,7 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from habana_tf.card.prediction.ranks import Collective
 from habana_tf.torch.dry_run import meshes
-from habana_tf.torch.dry_run.pretended_group import PretendedGroup
+from habana_tf.torch.dry_run.pretended_group import PretendedGloo, PretendedGroup
 from habana_tf.torch.dry_run.rank import Board, Ended, Rank, RankRecorder, StepEnd, UnrunLaunch
 from habana_tf.torch.dry_run.recorder import recorded
 
@@ -32,15 +32,11 @@ _OBJECTS = ("send_object_list", "recv_object_list", "broadcast_object_list")
 _meeting: Any = importlib.import_module("torch.distributed.rendezvous")  # the package has a function of this name
 
 
-def _no_gloo(*args: Any, **kwargs: Any) -> Any:
-    raise ValueError("a job that does not exist has groups of hccl only, in which gloo would wait for ranks for ever: "
-                     "init_process_group('hccl') and new_group(...) without another backend")  # fmt: skip
-
-
 @contextmanager
-def _changed() -> Iterator[None]:
+def _changed(gloo: type) -> Iterator[None]:
     """Within it objects are exchanged in tensors of the CPU, because a sum of their sizes on the card is computed by
-    nobody, and DistributedDataParallel does not compare its parameters with those of ranks that are not there."""
+    nobody, groups of gloo are of this class, and DistributedDataParallel does not compare its parameters with those of
+    ranks that are not there."""
 
     def on_cpu(call: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: call(*args, **{**kwargs, "device": torch.device("cpu")})
@@ -49,7 +45,7 @@ def _changed() -> Iterator[None]:
     made["_verify_params_across_processes"] = lambda *_: None
     places = [(dist, name, call) for name, call in made.items()]
     places += [(_c10d, name, made[name]) for name in _OBJECTS]
-    places += [(_c10d, "_get_object_coll_device", lambda *_: "cpu"), (_c10d, "ProcessGroupGloo", _no_gloo)]
+    places += [(_c10d, "_get_object_coll_device", lambda *_: "cpu"), (_c10d, "ProcessGroupGloo", gloo)]
     before = [getattr(module, name) for module, name, _ in places]
     for module, name, call in places:
         setattr(module, name, call)
@@ -83,6 +79,9 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
         members = list(options.global_ranks_in_group) or list(range(size))
         return PretendedGroup(made, options.group_rank, members, str(options.group_id or ""))
 
+    class Gloo(PretendedGloo):
+        job = made
+
     def ended(*_: Any) -> None:
         recorder.flush()
         made.events.append(StepEnd())
@@ -92,7 +91,7 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
     before, group.pretended = group.pretended, create
     hook = register_optimizer_step_post_hook(ended)
     try:
-        with _changed(), recorded(lambda: RankRecorder(made)) as recorder:
+        with _changed(Gloo), recorded(lambda: RankRecorder(made)) as recorder:
             meshes.forget()
             recorder.flush()
             made.events.clear()

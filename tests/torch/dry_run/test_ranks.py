@@ -219,6 +219,41 @@ def test_objects_are_told_and_values_are_counted() -> None:
     assert torch.ones(2, device="hpu").sum().item() == 2  # the card computes again
 
 
+def beside_gloo() -> None:
+    begun()
+    hosts = dist.new_group(backend="gloo")
+    pair = dist.new_group([1, 3], backend="gloo")
+    told: list[object] = ["a" * 5000 if dist.get_rank() == 3 else None]
+    dist.broadcast_object_list(told, src=3, group=hosts)
+    assert told == ["a" * 5000]
+    everyone: list[object] = [None] * 4
+    dist.all_gather_object(everyone, dist.get_rank(), group=hosts)
+    assert everyone == [dist.get_rank()] * 4
+    if dist.get_rank() in (1, 3):
+        seen = torch.tensor([1.5])
+        dist.all_reduce(seen, group=pair)
+        assert seen.item() == 3 and dist.get_process_group_ranks(pair) == [1, 3]
+        dist.monitored_barrier(pair)
+    assert (dist.get_backend(hosts), dist.get_backend()) == ("gloo", "hccl")
+    dist.all_reduce(torch.ones(8, device="hpu"))
+
+
+def of_both() -> None:
+    dist.init_process_group("cpu:gloo,hpu:hccl")
+    dist.all_reduce(torch.ones(8, device="hpu"))
+    dist.barrier()
+
+
+@on_device(modes=LAZY)
+def test_groups_of_gloo_beside_hccl() -> None:
+    found = habana_tf.predict(beside_gloo, world=4, rank=(1, 3))
+    assert {kind: [each.ranks for each in made] for kind, made in calls(found, 1).items()} == {
+        "barrier": [(1, 3)],
+        "all_reduce": [(0, 1, 2, 3)],
+    }
+    assert set(calls(habana_tf.predict(of_both, world=4))) == {"all_reduce", "barrier"}
+
+
 @on_device(modes=LAZY)
 def test_what_is_asked_wrong() -> None:
     for given in ({"world": 0}, {"world": 4, "rank": 4}, {"world": 4, "rank": ()}):
@@ -226,8 +261,6 @@ def test_what_is_asked_wrong() -> None:
             habana_tf.predict(wrong, **given)
     with pytest.raises(ValueError, match="world says how many cards"):
         habana_tf.predict(wrong, torch.ones(2), world=4)
-    with pytest.raises(ValueError, match="groups of hccl only"):
-        habana_tf.predict(lambda: dist.init_process_group("gloo"), world=4)
     with pytest.raises(ValueError, match="launches nothing"):
         habana_tf.predict(begun, world=4)
     with pytest.raises(ZeroDivisionError):
