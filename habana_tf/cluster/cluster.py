@@ -33,6 +33,11 @@ Role = Literal["weight", "state", "gradient"]
 """What a tensor is for in a training step. State is an optimizer's."""
 
 
+OF_OPS = "numbers that ops take"
+"""The name of an input that the program does not have: of a cluster for several sizes, it holds lengths and places that
+ops have as arguments."""
+
+
 @dataclass(frozen=True)
 class Arg:
     """An input or output of a cluster. host: whether it is in host memory. variable: whether it is a variable's value.

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from habana_tf.cluster.cluster import OF_OPS
 from habana_tf.cluster.signature import Number, Signature, Slot
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
@@ -57,6 +58,8 @@ class ChangedNumber:
     where: str = ""
 
     def __str__(self) -> str:
+        if self.input == OF_OPS:
+            return f"a length or place that an op takes: {self.before} -> {self.after}"
         where = f"input {self.input!r}" + (f" ({self.where})" if self.where else "")
         if self.axis is None:
             return f"{where}: {'the value' if self.value else 'the rank'} changed"
@@ -124,6 +127,7 @@ class History:
             ranks = [[s.input for s in x.slots if not s.value] for x in (before, signature)]
             other = [k for k in range(len(self.inputs)) if ranks[0].count(k) != ranks[1].count(k)]
             found = [ChangedNumber(self.inputs[k], None, not other, None, None, self.of(k)) for k in other or [0]]
+        found = [c for c in found if c.input != OF_OPS] or found  # they mostly follow from the others
         return tuple(sorted(found, key=lambda c: c.value))
 
     def _change(self, slot: Slot, a: Number, b: Number) -> ChangedNumber:

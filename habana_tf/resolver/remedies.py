@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from habana_tf.cluster.cluster import OF_OPS
 from habana_tf.cluster.signature import Number, Signature, Slot
 from habana_tf.reports.units import few
 
@@ -50,6 +51,8 @@ def _line(same: Sequence[Signature], changing: list[int], called: Sequence[str],
     slots = {k: same[-1].slots[k] for k in changing}
     axes = {k: slot for k, slot in slots.items() if not slot.value}
     if not axes:
+        if all(called[slot.input].startswith(OF_OPS) for slot in slots.values()):
+            return "lengths or places that ops take: where it is a place (x[:, t]), have t on the card (index_select)"
         return f"{_names(slots.values(), called)}: the same value in every call"
     own = {k: slot for k, slot in axes.items() if fed[slot.input]}
     shown = own or axes

@@ -293,3 +293,24 @@ def test_hl_smi_and_top_show_the_process_its_memory_and_its_steps() -> None:
         [sys.executable, "-m", "habana_tf.cli.smi.main"], capture_output=True, text=True, check=True
     ).stdout
     assert str(os.getpid()) in shown, shown
+
+
+@on_device(modes=LAZY)
+def test_lengths_that_ops_take_are_told_where_nothing_else_changed() -> None:
+    _reset()
+    x = torch.ones(6, 40).to("hpu")
+
+    def made(y: Any, at: int) -> Any:
+        out = (y * 3).tanh()[:, at] + 1
+        torch.hpu.synchronize()
+        return out
+
+    for at in (5, 7, 9, 11):
+        made(x, at)
+    text = str(habana_tf.recompilation_report())
+    assert "a length or place that an op takes: " in text and "index_select" in text, text
+    _reset()
+    for size in (20, 24, 28):
+        made(torch.ones(6, size).to("hpu"), size - 2)
+    text = str(habana_tf.recompilation_report())
+    assert "axis 1: 24 -> 28" in text and "a length or place" not in text, text

@@ -48,20 +48,17 @@ def recorded(known: Placements) -> list[str | Table]:
     """The programs of a front end that records ops, and the ops that it left to the CPU."""
     out: list[str | Table] = []
     if known.programs or known.ops:
+        programs = Counter(p.name for p in known.programs)  # one for each shape that it met
+        last_of = {p.name: p for p in known.programs}
         rows = [
             (
-                p.name,
-                ", ".join(p.scopes),
-                sum(p.ops.values()),
-                few(_counted(p.ops), "ops"),
-                p.inputs,
-                p.outputs,
-                p.updated,
+                p.name, programs[p.name], ", ".join(p.scopes), sum(p.ops.values()), few(_counted(p.ops), "ops"),
+                p.inputs, p.outputs, p.updated,
             )
-            for p in known.programs[-MOST_ROWS:]
-        ]
+            for p in [*last_of.values()][-MOST_ROWS:]
+        ]  # fmt: skip
         last = f", the last of {known.earlier + len(known.programs):,}" if known.earlier else ""
-        columns = ["program", "in", ">ops", "most", ">inputs", ">outputs", ">updates"]
+        columns = ["program", ">shapes", "in", ">ops", "most", ">inputs", ">outputs", ">updates"]
         title = f"HPU placement: programs of recorded ops{last}"
         out.append(Table(columns, rows, title) if rows else f"{title}: none of several ops")
     if known.cpu:

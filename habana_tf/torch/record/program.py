@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp, Ref, Role
+from habana_tf.cluster.cluster import OF_OPS, Arg, Cluster, ClusterOp, Ref, Role
 from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.formulas import float8
 from habana_tf.hardware.chips import chip
@@ -268,7 +268,7 @@ def cluster_of(recording: Recording) -> TorchCluster:
     ]
     inputs += [Arg(dtype, False, "numbers") for _, dtype in recording.numbers()]
     if sizes >= 0:
-        inputs.append(Arg(DType.I64, True, "sizes"))
+        inputs.append(Arg(DType.I64, True, OF_OPS))
     results: list[Arg] = []
     for (at, output), update in zip(recording.outputs, recording.updates, strict=True):
         label = recording.inputs[output][1] if at < 0 else recording.ops[at][3][output][1]
