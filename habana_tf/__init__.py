@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
     from habana_tf.tensorflow.graph.explain import explain as explain
     from habana_tf.tensorflow.graph.report import placement_report as placement_report
+    from habana_tf.torch.op_by_op import op_by_op as op_by_op
 
 _WHERE = {
     "load_habana_module": "loader",
@@ -52,6 +53,7 @@ _WHERE = {
     "RecipeLogger": "keras_callbacks.recipe_logger",
     "card_time_report": "card.clock.report",
     "explain": "tensorflow.graph.explain",
+    "op_by_op": "torch.op_by_op",
     "placement_report": "tensorflow.graph.report",
     "memory_report": "resolver.memory_report",
     "Host": "card.model.host",

@@ -20,9 +20,10 @@ PAGES = {
                 "habana_tf.tensorflow.graph.report:placement_report "
                 "habana_tf.resolver.recompilations:recompilation_report "
                 "habana_tf.resolver.memory_report:memory_report "
-                "habana_tf.card.clock.report:card_time_report"),
+                "habana_tf.card.clock.report:card_time_report "
+                "habana_tf.torch.op_by_op:op_by_op"),
     "prediction": ("Prediction", "habana_tf.dry_run.predict:predict habana_tf.dry_run.compare:compare "
-                   "habana_tf.dry_run.plan:plan "
+                   "habana_tf.dry_run.plan:plan habana_tf.dry_run.generation:predict_generation "
                    "habana_tf.card.model.host:Host"),
     "callbacks": ("Keras callbacks", "habana_tf.keras_callbacks.card_time:CardTimeCallback "
                   "habana_tf.keras_callbacks.recipe_logger:RecipeLogger"),

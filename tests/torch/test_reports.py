@@ -44,9 +44,10 @@ def _step(model: Any, updates: Any, batch: int) -> None:
 def _reset() -> None:
     from habana_tf.card.clock import report
     from habana_tf.resolver import placements, recompilations
-    from habana_tf.torch.record import loaded_program, telemetry
+    from habana_tf.torch.record import loaded_program
+    from habana_tf.torch.record import telemetry as counted
 
-    telemetry._trained = False
+    counted._trained = False
     for part in (report, recompilations, placements):
         part.reset()
     loaded_program._recordings._known.clear()
