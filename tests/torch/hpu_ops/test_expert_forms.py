@@ -154,3 +154,20 @@ def test_mxfp4() -> None:
     exact = torch.where(exact.abs() > largest, exact.sign() * torch.inf, exact)
     exact[places == 0], exact[places == 7] = 0, torch.nan
     torch.testing.assert_close(made, exact, rtol=0, atol=2.0**-127, equal_nan=True)  # denormal numbers count as 0
+
+
+@on_device()
+def test_what_packed_weights_come_apart_into_stays_on_the_device() -> None:
+    import habana_tf
+
+    words = torch.randint(-(2**31), 2**31, (8, 2), dtype=torch.int64).to(torch.int32)
+    for kind in (torch.uint8, torch.int16, torch.int32, torch.int64):
+        x, places = words.to(kind), torch.tensor([0, 4]).to(kind)
+        on_card, of_places = x.to("hpu"), places.to("hpu")
+        for made, want in (
+            (on_card >> 3, x >> 3), (on_card << 2, x << 2), (on_card >> of_places, x >> places),
+            (on_card.__ilshift__(1), x << 1),
+        ):  # fmt: skip
+            assert made.dtype == want.dtype and torch.equal(made.cpu(), want)
+    torch.ops.hpu.convert_from_uint4(words.to("hpu"), torch.ones(8, 16).to("hpu"), None, torch.bfloat16)
+    assert not [each for each in habana_tf.placement_report().cpu_ops if "shift" in each.op]
