@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
     from habana_tf.tensorflow.graph.explain import explain as explain
     from habana_tf.tensorflow.graph.report import placement_report as placement_report
+    from habana_tf.torch.float8_report.report import fp8_report as fp8_report
     from habana_tf.torch.op_by_op import op_by_op as op_by_op
 
 _WHERE = {
@@ -62,6 +63,7 @@ _WHERE = {
     "plan": "dry_run.plan",
     "predict_generation": "dry_run.generation",
     "recompilation_report": "resolver.recompilations",
+    "fp8_report": "torch.float8_report.report",
 }
 _MODULES = {"bf16_config", "cache", "custom", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}
 

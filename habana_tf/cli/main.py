@@ -26,6 +26,7 @@ _COMMANDS = (
     ("predict", "how fast a script would train on real cards", "habana_tf.cli.predict:declare"),
     ("predict-generation", "how fast a language model would answer", "habana_tf.cli.predict_generation:declare"),
     ("plan", "which cards a script needs to train so fast", "habana_tf.cli.plan:declare"),
+    ("fp8-report", "what 8 bits do to the numbers of a script's model", "habana_tf.cli.fp8_report:declare"),
     ("build-kernel", "make a library of kernels in C", "habana_tf.cli.build_kernel:declare"),
     ("recipes", "compiled recipes in the cache on disk", "habana_tf.cli.recipes:declare"),
     ("top", "what the cards do while programs train", "habana_tf.cli.top:declare"),

@@ -37,30 +37,34 @@ def check(arguments: argparse.Namespace, chips: Sequence[str | None]) -> None:
         raise CommandError(str(error), 2) from error
 
 
-def as_ranks(arguments: argparse.Namespace) -> int:
-    """Runs the script as ranks of a job of `--world` cards, and prints what a step of it would take."""
+def run_whole(arguments: argparse.Namespace) -> None:
+    """Runs the script to its end; what it writes goes to standard error. Raises CommandError where it ends otherwise
+    than with 0."""
     import runpy
 
+    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))
+    sys.argv = [arguments.script, *arguments.arguments]
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            runpy.run_path(arguments.script, run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise CommandError(f"{arguments.script} ended with {ended.code!r}", 1) from ended
+
+
+def as_ranks(arguments: argparse.Namespace) -> int:
+    """Runs the script as ranks of a job of `--world` cards, and prints what a step of it would take."""
     from habana_tf.card.prediction.ranks import Disagreement
     from habana_tf.dry_run.ranks import NothingLaunched, predict_ranks
 
     ranks = arguments.ranks.split(",")
     if not all(rank.isdecimal() and int(rank) < arguments.world for rank in ranks):
         raise CommandError(f"--ranks {arguments.ranks}: name ranks from 0 to {arguments.world - 1}, as in 0,8", 2)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))
-    sys.argv = [arguments.script, *arguments.arguments]
-
-    def program() -> None:
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                runpy.run_path(arguments.script, run_name="__main__")
-        except SystemExit as ended:
-            if ended.code:
-                raise CommandError(f"{arguments.script} ended with {ended.code!r}", 1) from ended
-
     numbers = [int(rank) for rank in ranks]
     try:
-        found = predict_ranks(program, arguments.world, numbers, arguments.chip, arguments.box, arguments.release)
+        found = predict_ranks(
+            lambda: run_whole(arguments), arguments.world, numbers, arguments.chip, arguments.box, arguments.release
+        )
     except (NothingLaunched, Disagreement) as error:
         raise CommandError(str(error), 1) from error
     if arguments.html:

@@ -9,7 +9,7 @@ times), and longer where bf16 has its own instructions. So it pays for clusters 
 be empty.
 
 Operands are read in place, also through views. They are copied where vectors along the columns would be gathered; bf16
-is converted to float32 first.
+and 8-bit floats are converted to float32 first.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from habana_tf.compiler.contraction import ContractSpec, StridedView, SymbolicLabel, merged
 from habana_tf.compiler.contraction_operands import has_code, labels_of, read, specification, whole
+from habana_tf.compiler.float8_products import widened
 from habana_tf.compiler.generic_products import register_tile, strided_loop, two_loops
 from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
 from habana_tf.compiler.products_to_reductions import as_reduction, per_example
@@ -47,6 +48,7 @@ def _products(program: Program) -> int:
 def _lowered(node: Node, target: Target) -> Node:
     if node.op is not Op.CONTRACT or per_example(node):
         return node
+    node = widened(node)
     views = read(node.src[0]), read(node.src[1])
     if has_code(node, (whole(node.src[0]), whole(node.src[1]))) or has_code(node, views):
         return node

@@ -119,3 +119,23 @@ def test_a_sum_may_be_empty() -> None:
     for m, k_, n in ((3, 0, 20), (3, 1, 20), (5, 40, 7)):
         a, b = drawn(m, k_), drawn(k_, n)
         np.testing.assert_allclose(run("empty", program, [k_ + 1, m, n], a, b), a @ b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("end", [None, 240.0])
+def test_operands_in_8_bits(end: float | None) -> None:
+    """Are read as the numbers that they are; codes beyond the end are NaN."""
+    builder = Builder()
+    x, y = builder.input([ext.sym(0), ext.sym(1)], DType.F8E4M3), builder.input([ext.sym(1), 24], DType.F8E4M3)
+    spec = Contraction((0, 1), (1, 2), (0, 2), largest=end)
+    program = Program(builder.inputs, [builder.contract(x, y, spec, DType.F32)])
+    _, recipe = walked(f"8 bits, {end}", program)
+    for dims in ((3, 5), (40, 17)):
+        raw = [np.random.default_rng(7).integers(0, 0x78, shape).astype(np.uint8) for shape in (dims, (dims[1], 24))]
+        raw[0][1, 2] = 0x7D  # 416
+        bound = bind(recipe, dims, None, target())
+        (made,) = _bridge.run_program(bound, raw, [])
+        a, b = (np.where(c < 8, c * 2.0**-9, (8 + c % 8) * 2.0 ** ((c >> 3) - 10.0)) for c in map(np.int64, raw))
+        want = a @ b
+        if end is not None:
+            want[1] = np.nan
+        np.testing.assert_allclose(made.view(np.float32).reshape(want.shape), want, rtol=1e-5)

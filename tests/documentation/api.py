@@ -21,6 +21,7 @@ PAGES = {
                 "habana_tf.resolver.recompilations:recompilation_report "
                 "habana_tf.resolver.memory_report:memory_report "
                 "habana_tf.card.clock.report:card_time_report "
+                "habana_tf.torch.float8_report.report:fp8_report "
                 "habana_tf.torch.op_by_op:op_by_op"),
     "prediction": ("Prediction", "habana_tf.dry_run.predict:predict habana_tf.dry_run.compare:compare "
                    "habana_tf.dry_run.plan:plan habana_tf.dry_run.generation:predict_generation "

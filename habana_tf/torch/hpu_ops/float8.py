@@ -220,8 +220,8 @@ def softmax_fp8(
     made = torch.softmax(x, dim)
     if output_scale is None:
         return made.bfloat16()
-    end = largest(torch.float8_e4m3fn)
-    return _scaled(made, output_scale, None).clamp(-end, end).to(torch.float8_e4m3fn)
+    narrow: torch.Tensor = torch.ops.hpu.cast_to_fp8_v2(made, output_scale, False, False, torch.float8_e4m3fn)[0]
+    return narrow
 
 
 @op("sum_fp8(Tensor self, int[1]? dim=None, bool keepdim=False, ScalarType? out_dtype=None) -> Tensor")

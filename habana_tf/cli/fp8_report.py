@@ -1,0 +1,46 @@
+"""`habana-tf fp8-report`: what 8 bits do to the numbers of a script of PyTorch, layer by layer."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from habana_tf.cli import scripts
+from habana_tf.cli.output import CommandError, print_json
+
+_EPILOG = """\
+examples:
+  habana-tf fp8-report generate.py
+  HABANA_SIM_CHIP=gaudi3 habana-tf fp8-report --json generate.py --model my_model
+
+The script runs to its end, more slowly than by itself; what it writes goes to standard error. Graphs that are replayed,
+and graphs of torch.compile, are not seen. habana_tf.fp8_report(model, *inputs, against=..., measurements=...) compares
+with a model in bfloat16 and reads the files of a calibration.
+"""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "habana-tf fp8-report [--json] SCRIPT [arguments ...]"
+    parser.epilog = _EPILOG
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python script that uses PyTorch")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if not os.path.isfile(arguments.script):
+        raise CommandError(f"there is no file {arguments.script}", 2)
+    from habana_tf.torch.float8_report.observer import Observer
+    from habana_tf.torch.float8_report.report import made
+    from habana_tf.torch.loader import load
+
+    load()
+    with Observer() as observer:
+        scripts.run_whole(arguments)
+    found = made(observer)
+    if arguments.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+    return 0
