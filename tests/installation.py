@@ -40,7 +40,7 @@ def out_of_date(root: Path = ROOT, environment: Path | None = None) -> str | Non
                 if name.name == "__init__.py":
                     continue
                 name = Path(name.name)
-            elif name.parts[1] == "habana_dataloader":  # at the top, where scripts import it from
+            elif name.parts[1] in ("habana_dataloader", "intel_transformer_engine"):  # at the top, where scripts look
                 name = name.relative_to("habana_frameworks")
             installed = package.parent / name
             if not installed.exists() or installed.read_bytes() != source.read_bytes():

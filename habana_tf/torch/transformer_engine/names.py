@@ -1,0 +1,28 @@
+"""The transformer engine under the names of a package of Habana's."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from habana_tf.torch.loader import load
+from habana_tf.torch.transformer_engine import cpp_extensions, distributed, fp8, recipe, utils
+from habana_tf.torch.transformer_engine.fp8 import fp8_autocast
+from habana_tf.torch.transformer_engine.linear import GroupedLinear, Linear
+
+__all__ = ["publish"]
+
+_MODULES = {
+    "cpp_extensions": cpp_extensions, "distributed": distributed, "fp8": fp8, "recipe": recipe, "utils": utils,
+}  # fmt: skip
+_NAMES = {"GroupedLinear": GroupedLinear, "Linear": Linear, "fp8_autocast": fp8_autocast}
+
+
+def publish(package: dict[str, Any]) -> None:
+    """Loads the device, and gives a package, by its global names, all names and submodules: one object each under all
+    names, so that what is set by one is set by all."""
+    load()
+    package.update(_MODULES, **_NAMES)
+    package["__all__"] = sorted([*_MODULES, *_NAMES])
+    for name, module in _MODULES.items():
+        sys.modules[f"{package['__name__']}.{name}"] = module
