@@ -17,6 +17,7 @@ from habana_tf.settings import habana as habana_variables
 def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--without-effect", action="store_true", help="only what has no effect here, or on others")
+    parser.add_argument("--set", action="store_true", dest="only_set", help="only what is set now")
     parser.set_defaults(run=_settings, in_any_environment=True)  # it shows what is wrong
 
 
@@ -25,6 +26,8 @@ def _settings(arguments: argparse.Namespace) -> int:
     rows = []
     for setting in () if arguments.without_effect else settings.declared():
         value, error = None, None
+        if arguments.only_set and setting.source() is None:
+            continue
         try:
             value = setting.get()
         except settings.SettingError as wrong:
@@ -35,7 +38,7 @@ def _settings(arguments: argparse.Namespace) -> int:
         habana_variables.check()
     except settings.SettingError as wrong:
         unknown = str(wrong)
-    others = _others()
+    others = [each for each in _others() if each["value"] or not arguments.only_set]
     if arguments.json:
         shown = [_as_json(*row) for row in rows] + ([{"name": None, "error": unknown}] if unknown and rows else [])
         print_json(others if arguments.without_effect else shown)

@@ -48,6 +48,9 @@ def test_what_has_no_effect_is_listed_apart(run: Callable[..., Any], monkeypatch
     assert rows["HABANA_PROF_CONFIG"]["value"] == "prof.json" and "profiler" in rows["HABANA_PROF_CONFIG"]["why"]
     assert rows["HABANA_SOMETHING_NEW"]["why"] == "unknown to habana_tf"
     assert rows["HOROVOD_CYCLE_TIME"]["read_by"] == "Horovod"
+    set_now = run("settings", "--set").out
+    assert all(name in set_now for name in ("HABANA_PROF_CONFIG", "HABANA_SOMETHING_NEW"))
+    assert "LOG_LEVEL_ALL" not in set_now and "TF_PLACE_ON_CPU" not in set_now
     assert "TF_PLACE_ON_CPU" not in rows and "TF_PLACE_ON_CPU" not in run("settings", "--without-effect").out
 
 

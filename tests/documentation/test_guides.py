@@ -24,6 +24,8 @@ ELSEWHERE = {
     "habana-tf predict digits.py": "tests/dry_run/test_script.py predicts a script",
     'habana-tf plan --target "1 hour" --dataset-size 60000 --epochs 12 digits.py': "tests/dry_run/test_plan.py",
 }
+OF_PYTORCH = "guides/language-models.md"
+"""tests/torch/test_language_models.py runs it, where PyTorch is installed."""
 FENCE = r"^```{}\n(.*?)^```$"
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="not in a source tree")
 
@@ -35,6 +37,7 @@ def fences(page: str, language: str) -> list[str]:
 def pages() -> list[str]:
     """Pages with commands, but for those that another test reads."""
     guides = sorted(f"guides/{path.name}" for path in (DOCS / "guides").glob("*.md"))
+    guides.remove(OF_PYTORCH)
     found = ["index.md", "first-steps.md", "card-time.md", "recompilations.md", *guides]
     return [page for page in found if fences(page, "sh")]
 
