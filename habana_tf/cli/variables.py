@@ -59,7 +59,7 @@ def _others() -> list[dict[str, object]]:
     is among them."""
     vain = habana_variables.without_effect()
     for name in habana_variables.set_in_vain():
-        vain.setdefault(name, "unknown to habana_tf")
+        vain.setdefault(name, habana_variables.reason(name))
     vain |= {name: f"nothing reads it: did you mean {meant}?" for name, meant in habana_variables.misspelled().items()}
     rows: list[dict[str, object]] = [
         {"name": name, "value": os.environ.get(name), "read_by": None, "why": why} for name, why in sorted(vain.items())

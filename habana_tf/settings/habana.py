@@ -14,8 +14,11 @@ import os
 from collections.abc import Iterable
 
 from habana_tf import settings
+from habana_tf.settings import bridge
 
-__all__ = ["announce", "asks_for_hpu", "check", "misspelled", "read_by_others", "set_in_vain", "without_effect"]
+__all__ = [
+    "announce", "asks_for_hpu", "check", "misspelled", "read_by_others", "reason", "set_in_vain", "without_effect",
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +115,12 @@ def without_effect() -> dict[str, str]:
     return _table(_WITHOUT_EFFECT)
 
 
+def reason(name: str) -> str:
+    """Why a variable of Habana's has no effect here."""
+    other = _QUEUES if name in bridge.ON or name in bridge.OTHERS else "unknown to habana_tf"
+    return without_effect().get(name, other)
+
+
 def read_by_others() -> dict[str, str]:
     """Variables that scripts for Gaudi set for other programs, which read them here too: {name: program}, by name."""
     return _table(_READ_BY_OTHERS)
@@ -130,9 +139,14 @@ def set_in_vain() -> tuple[str, ...]:
         for name, value in os.environ.items()
         if value.strip()
         and _meant(name) is None
-        and (name in known or (name.startswith(_PREFIXES) and not name.startswith(_OURS) and name not in declared))
+        and name not in declared
+        and (name in known or name in bridge.ON or name in bridge.OTHERS or _is_habanas(name))
     )
     return tuple(sorted(names))
+
+
+def _is_habanas(name: str) -> bool:
+    return name.startswith(_PREFIXES) and not name.startswith(_OURS)
 
 
 def misspelled() -> dict[str, str]:

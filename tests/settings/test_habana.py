@@ -61,7 +61,12 @@ def test_what_is_set_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HABANA_SOMETHING_NEW", "1")
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "0")
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "0.5")
-    assert habana_variables.set_in_vain() == ("HABANA_PROF_CONFIG", "HABANA_SOMETHING_NEW")
+    monkeypatch.setenv("PT_ENABLE_HABANA_CACHING", "0")
+    monkeypatch.setenv("PT_HPU_PLACE_ON_CPU", "add")
+    vain = ("HABANA_PROF_CONFIG", "HABANA_SOMETHING_NEW", "PT_ENABLE_HABANA_CACHING")
+    assert habana_variables.set_in_vain() == vain
+    assert habana_variables.reason("PT_ENABLE_HABANA_CACHING").startswith("queues and passes of Habana's bridge")
+    assert habana_variables.reason("HABANA_SOMETHING_NEW") == "unknown to habana_tf"
 
 
 SLIPS = {
