@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from habana_tf.torch.hpu_ops import blocks, caches, experts, float8, layers, packed4
+from habana_tf.torch.hpu_ops import attention, blocks, caches, experts, float8, layers, packed4
 from habana_tf.torch.hpu_ops.op import OPS, HpuOp, always
 
-FAMILIES = (blocks, caches, experts, float8, layers, packed4)
+FAMILIES = (attention, blocks, caches, experts, float8, layers, packed4)
 """The modules that add ops."""
 
 

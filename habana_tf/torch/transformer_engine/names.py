@@ -7,6 +7,7 @@ from typing import Any
 
 from habana_tf.torch.loader import load
 from habana_tf.torch.transformer_engine import cpp_extensions, distributed, fp8, recipe, utils
+from habana_tf.torch.transformer_engine.attention import FusedAttention
 from habana_tf.torch.transformer_engine.fp8 import fp8_autocast
 from habana_tf.torch.transformer_engine.linear import GroupedLinear, Linear
 
@@ -15,7 +16,9 @@ __all__ = ["publish"]
 _MODULES = {
     "cpp_extensions": cpp_extensions, "distributed": distributed, "fp8": fp8, "recipe": recipe, "utils": utils,
 }  # fmt: skip
-_NAMES = {"GroupedLinear": GroupedLinear, "Linear": Linear, "fp8_autocast": fp8_autocast}
+_NAMES = {
+    "FusedAttention": FusedAttention, "GroupedLinear": GroupedLinear, "Linear": Linear, "fp8_autocast": fp8_autocast,
+}  # fmt: skip
 
 
 def publish(package: dict[str, Any]) -> None:

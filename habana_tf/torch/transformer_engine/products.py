@@ -26,14 +26,14 @@ class Cast:
 
 def cast(x: torch.Tensor, run: Run, index: int, kept: bool) -> Cast:
     """The tensor of a number in 8 bits. kept: whether it is needed for gradients in their type too."""
-    forward, amax, inv = _cast(x, run.forward, index, run.kinds.forward, measured=run.measured)
+    forward, amax, inv = cast_by(x, run.forward, index, run.kinds.forward, measured=run.measured)
     if run.hybrid is run.forward:
         return Cast(forward, inv, forward if kept else None, inv, amax)
-    backward = _cast(x, run.hybrid, index, run.kinds.backward)[0] if kept else None
+    backward = cast_by(x, run.hybrid, index, run.kinds.backward)[0] if kept else None
     return Cast(forward, inv, backward, run.hybrid.scale_inv[index].clone(), amax)
 
 
-def _cast(
+def cast_by(
     x: torch.Tensor, meta: FP8TensorMeta, index: int, kind: torch.dtype, chance: bool = False, measured: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """In 8 bits; the largest size; and what undoes the scale, which stays when the scale changes."""
@@ -107,7 +107,7 @@ class Products(torch.autograd.Function):
         of_x, of_weights, of_biases, amaxes = [], [], [], []
         for k, g in enumerate(rows):
             a, a_inv, w, w_inv, scale = saved[5 * k : 5 * k + 5]
-            g8, amax, g_inv = _cast(g, run.backward, k, run.kinds.backward, run.chance, run.measured)
+            g8, amax, g_inv = cast_by(g, run.backward, k, run.kinds.backward, run.chance, run.measured)
             amaxes.append(amax)
             if ctx.needs_input_grad[1]:
                 if scale is not None:
