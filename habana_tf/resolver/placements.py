@@ -206,9 +206,14 @@ def _ask(key: tuple[str, ...], count: int, where: Callable[[], tuple[str, str]])
 def placements() -> Placements:
     """All that is known now."""
     with _lock:
-        cpu = tuple(CpuOp(*key, n, *map(tuple, _places[key]), _cpu_bytes[key]) for key, n in _cpu.most_common())
+        cpu = tuple(
+            CpuOp(*key, n, tuple(_places[key][0]), tuple(_places[key][1]), _cpu_bytes[key])
+            for key, n in _cpu.most_common()
+        )
         most = sorted(_copied.items(), key=lambda item: -item[1][1])
-        copied = tuple(HostOperands(*key, *counts, *map(tuple, _places[key])) for key, counts in most)
+        copied = tuple(
+            HostOperands(*key, *counts, tuple(_places[key][0]), tuple(_places[key][1])) for key, counts in most
+        )
         ends = [ProgramEnd(*key, *counts) for key, counts in _ends.items()]
         ends.sort(key=lambda end: (-end.programs, -end.count))
         return Placements(

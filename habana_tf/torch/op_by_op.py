@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -119,7 +120,7 @@ def op_by_op(function: Callable[..., Any], *args: Any, **kwargs: Any) -> OpByOp:
     return OpByOp(tuple(beside.ops), result)
 
 
-class _Beside(TorchDispatchMode):  # type: ignore[misc]
+class _Beside(TorchDispatchMode):
     """Runs each op a second and a third time."""
 
     def __init__(self) -> None:
@@ -133,7 +134,7 @@ class _Beside(TorchDispatchMode):  # type: ignore[misc]
         here = [t for t in tensors([args, kwargs]) if t.device.type == "hpu"]
         if not here or func.is_view or func.namespace == "prim" or torch.Tag.nondeterministic_seeded in func.tags:
             return func(*args, **kwargs)
-        same, wide = (mapped(lambda x, wide=wide: _on_cpu(x, wide), [list(args), kwargs]) for wide in (False, True))
+        same, wide = (mapped(partial(_on_cpu, wide), [list(args), kwargs]) for wide in (False, True))
         was_finite = all(_is_finite(t) for t in tensors(same))
         made = func(*args, **kwargs)
         layer, line = scopes.now(), scopes.line()
@@ -146,7 +147,7 @@ class _Beside(TorchDispatchMode):  # type: ignore[misc]
         return made
 
 
-def _on_cpu(value: Any, wide: bool) -> Any:
+def _on_cpu(wide: bool, value: Any) -> Any:
     """An argument for the CPU. wide: floats become float64."""
     if isinstance(value, torch.Tensor):
         t = host_view(value, False).clone() if value.device.type == "hpu" else value

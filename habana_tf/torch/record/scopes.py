@@ -33,7 +33,7 @@ _MOST = 100_000
 """Ops of the forward pass whose scopes are remembered for their gradients."""
 _NOT_THE_USERS = (
     *(f"{os.path.dirname(m.__file__ or '')}{os.sep}" for m in (torch, habana_tf)),
-    *(m.__file__ for m in (contextlib, functools, typing_extensions)), "<",
+    *(m.__file__ or "<" for m in (contextlib, functools, typing_extensions)), "<",
 )  # fmt: skip
 """Files with names that begin so are PyTorch's or ours, or decorate what PyTorch has, and are not the user's."""
 _FEW = 2
