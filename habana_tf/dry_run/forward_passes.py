@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from habana_tf.card.model.cluster_time import cluster_time, side_by_side
 from habana_tf.card.model.collective_time import collective_seconds
@@ -45,10 +45,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Launched:
-    """A program's launch. work: seconds of MME, TPC and HBM, and the number of units; workspace: bytes."""
+    """A program's launch. work: seconds of products and of kernels, each with its traffic, and how many both are;
+    workspace: bytes."""
 
     name: str
-    work: tuple[float, float, float, float]
+    work: tuple[float, float, float]
     workspace: int
 
 
@@ -58,7 +59,7 @@ class _Pass:
     Measured, with the seconds of several launches and their collectives, 0 where there is one. programs: what launches
     compute."""
 
-    work: tuple[float, float, float, float]
+    work: tuple[float, float, float]
     numbers: tuple[float, float, float, float]
     programs: frozenset[bytes]
 
@@ -92,11 +93,15 @@ class Meter:
         found = self._with(min(self.layers, RECORDED[-1] * self._period), list(dict.fromkeys(passes)))
         return len(frozenset().union(*(each.programs for each in found.values())))
 
-    def _measured(
-        self, matrix: float, vector: float, memory: float, units: float, seconds: float, *rest: float
-    ) -> Measured:
-        own = side_by_side(matrix, vector, memory, self._parameters) + self._parameters.launch * units
-        return Measured(own + seconds, *rest)
+    def _measured(self, *numbers: float) -> Measured:
+        """A pass of its launch's work, and of what else there is: see `_Pass`."""
+        return Measured(self._seconds(*numbers[:3]) + numbers[3], *numbers[4:])
+
+    def _seconds(self, products: float, kernels: float, pieces: float) -> float:
+        """Of a launch in an HPU graph: products and kernels go on side by side, and the card's own preparation of the
+        next piece of work beside both."""
+        pauses = pieces * self._parameters.graph
+        return side_by_side(products / self._chip.mme_sustained, kernels, pauses, self._parameters)
 
     def _with(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, _Pass]:
         """The passes of the model with so many layers."""
@@ -105,27 +110,31 @@ class Meter:
             with pretended(0, self._setting.tp, self._box.cards, Board()) as rank:
                 found = record(rank, self._setting, layers, missing)
             for each in missing:
-                self._passes[layers, each] = self._pass(found.events[each], found.cached[each], found.weights)
+                copied = 0 if each.room else 2 * found.cached[each]
+                self._passes[layers, each] = self._pass(found.events[each], found.cached[each], found.weights, copied)
         return {each: self._passes[layers, each] for each in wanted}
 
-    def _pass(self, events: Sequence[UnrunLaunch | Collective], cached: int, weights: int) -> _Pass:
+    def _pass(
+        self, events: Sequence[UnrunLaunch | Collective], cached: int, weights: int, copied: int
+    ) -> _Pass:  # fmt: skip
+        """copied: bytes that a growing cache is read and written for."""
+        copy = copied / self._chip.hbm_bandwidth
         launches = [event for event in events if isinstance(event, UnrunLaunch)]
         made = [self._launch(event.program) for event in launches]
         alive = max(each.workspace + _others(event.program) for each, event in zip(made, launches, strict=True))
         programs = frozenset(event.program.recording.computed() for event in launches)
         if len(events) == 1:
-            return _Pass(made[0].work, (0.0, alive, cached, weights), programs)
+            products, kernels, pieces = made[0].work
+            return _Pass((products, kernels + copy, pieces), (0.0, alive, cached, weights), programs)
         left = iter(made)
         order: list[Event] = [
             event if isinstance(event, Collective) else self._event(next(left), event) for event in events
         ]
         spans = simulated({0: order}, self._collective)
-        return _Pass((0.0,) * 4, (max(span.end for span in spans), alive, cached, weights), programs)
+        return _Pass((0.0, 0.0, 0.0), (copy + max(span.end for span in spans), alive, cached, weights), programs)
 
     def _event(self, launched: _Launched, event: UnrunLaunch) -> Launch:
-        return Launch(
-            launched.name, self._measured(*launched.work, 0.0, 0.0, 0.0, 0.0).seconds, event.reads, event.writes
-        )
+        return Launch(launched.name, self._seconds(*launched.work), event.reads, event.writes)
 
     def _collective(self, event: Collective) -> float:
         hop = self._parameters.launch
@@ -137,9 +146,10 @@ class Meter:
             cluster = cluster_of(program.recording)
             shapes = [shape for _, shape, _ in signature(program.recording)]
             made = lowered(cluster, shapes, [None] * len(cluster.inputs))
-            time = cluster_time(self._chip, made.program, frozenset(made.made.values()), self._parameters)
-            matrix, vector = (sum(u.busy for u in time.units if bool(u.unit.product) is kind) for kind in (True, False))
-            work = (matrix, vector, sum(u.memory for u in time.units), float(len(time.units)))
+            time = cluster_time(
+                self._chip, made.program, frozenset(made.made.values()), replace(self._parameters, launch=0.0)
+            )
+            work = (time.matrix, time.vector, float(len(time.units)))
             self._launched[key] = _Launched(cluster.name, work, peak(self._chip, made, time).nbytes)
         return self._launched[key]
 

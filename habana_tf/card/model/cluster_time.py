@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from habana_tf.card.model.bundles import bundles, traffic
@@ -112,7 +112,7 @@ def work(chip: Chip, program: Program, results: frozenset[Node]) -> tuple[UnitWo
 def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int) -> UnitWork:
     first = unit.results[0]
     if unit.product:
-        p = product(first)
+        p = replace(product(first), out_bytes=min(n.dtype.bytes for n in unit.results))
         matrix = matrix_time(chip, p)
         return UnitWork(unit, bundle, matrix.seconds, hbm_bytes, p.flops, matrix)
     seconds = 0.0 if first.op is Op.LOOP else vector_seconds(chip, unit)

@@ -20,7 +20,7 @@ Invariant: each unit comes after all units that it reads from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from habana_tf.ir import extent as ext
@@ -116,6 +116,22 @@ def in_slices(n: Node) -> bool:
     return n.op in (Op.MAP, Op.CONTRACT) or (n.op is Op.REDUCE and in_rows(n))
 
 
+def _rounded_of(n: Node, tensors: Collection[Node] = ()) -> Node:
+    """What a node is but for its type, for the largest number of that (of 8 bits) and for the order of its elements, up
+    to the first of these tensors."""
+    source, eighth = n, n.dtype.is_float and n.dtype.bytes == 1
+    while source is n or source.op is not Op.MAP or source not in tensors:
+        ends = eighth and source.op is Op.MAP and source.arg in ("min", "max") and _constant(source.src[1])
+        if not (ends or source.op in WRITTEN or (source.op is Op.MAP and source.arg in CASTS)):
+            break
+        source = source.src[0]
+    return source
+
+
+def _constant(n: Node) -> bool:
+    return all(seen.tensor.op is Op.CONST for seen in through_views(n))
+
+
 class _Cutter:
     """A program being cut into units. results: the nodes that ops of the cluster give."""
 
@@ -143,7 +159,8 @@ class _Cutter:
         once: set[Node] = set()
         for n in reversed(self.program.nodes()):
             reader = self._only_reader(n) if n.op is Op.MAP and n not in leaving else None
-            if reader is not None and (reader in kept or reader in made or reader in once):
+            rounds = n.op is Op.MAP and _rounded_of(n).op is Op.CONTRACT and n is not _rounded_of(n)
+            if reader is not None and not rounds and (reader in kept or reader in made or reader in once):
                 once.add(n)
         return (kept | made | leaving) - once
 
@@ -218,10 +235,7 @@ class _Cutter:
 
     def _rounded(self, n: Node) -> Unit | None:
         """For the result of a product or of a scatter in a type that is no wider: the unit that makes it."""
-        source = n
-        while source.op in WRITTEN or (source.op is Op.MAP and source.arg in CASTS and
-                                       (source is n or source not in self._tensors)):  # fmt: skip
-            source = source.src[0]
+        source = _rounded_of(n, self._tensors)
         narrow = n.op is Op.MAP and n.dtype.bytes <= source.dtype.bytes
         return self._maker.get(source) if narrow and source.op in (Op.CONTRACT, Op.SCATTER) else None
 

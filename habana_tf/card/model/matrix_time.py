@@ -28,6 +28,9 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Contraction, Node
 
 BF16_BYTES = 2
+FEW = 8
+"""Results of so many times fewer rows than the narrowest arrangement has are rolled up as their rows come: those of a
+token that reads a cache. Else a token of 64 sequences would wait for the MME and not, as published, for memory."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,15 @@ def matrix_time(chip: Chip, p: Product) -> MatrixTime:
     best: tuple[float, float, ArrayMapping] | None = None
     wide = max(p.in_bytes, BF16_BYTES)  # the arrays are arranged for 8 bits as for 16
     rate = chip.mme_float8_rate if p.in_bytes < BF16_BYTES else 1
-    roll_up = chip.mme_min_cycles * p.out_bytes // BF16_BYTES * BF16_BYTES**2 // wide**2
+    few = p.rows <= chip.mme_least_side // FEW
+    roll_up = (
+        (p.rows / chip.mme_least_side if few else 1)
+        * chip.mme_min_cycles
+        * p.out_bytes
+        // BF16_BYTES
+        * BF16_BYTES**2
+        // wide**2
+    )
     for packed in (groups for groups in _powers(p.batch) if p.batch % groups == 0):
         rows, columns, common, batch = p.rows, p.columns * packed, p.common * packed, p.batch // packed
         if p.common > p.rows:  # a filter's gradient: the groups' results lie on the diagonal

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Parameters:
-    """Five, for every chip, network and number of cards."""
+    """Six, for every chip, network and number of cards."""
 
     hidden: float
     """Share that is hidden behind the busiest of MME, TPC and HBM, of the work of the second busiest."""
@@ -23,6 +23,8 @@ class Parameters:
     """Seconds between two pieces of work of an engine."""
     skew: float
     """Standard deviation of a card's step, as a share of it. Cards wait for the slowest of them."""
+    graph: float = 6.5e-6
+    """Seconds between two pieces of work in an HPU graph, whose preparation goes on beside the work before them."""
 
     def at(self, release: str) -> Parameters:
         """The parameters of a release: its kernels' rate."""

@@ -19,6 +19,8 @@ from habana_tf.torch.record import current
 TYPES = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp32": torch.float32}
 """Of what is not in 8 bits."""
 FUSED = "habana_fused_sdpa"
+SLICE = 256
+"""Rows of a prompt that attend at once."""
 WEIGHT, CACHE = "weight", "cache"
 
 
@@ -55,10 +57,13 @@ class Model:
         _register()
         self.setting, self.config = setting, shortened(setting.config, layers)
         name = FUSED if setting.attention == "fused" else setting.attention
-        with torch.device("meta"):
-            made = AutoModelForCausalLM.from_config(
-                self.config, dtype=TYPES[setting.precision], attn_implementation=name
-            )
+        try:
+            with torch.device("meta"):
+                made = AutoModelForCausalLM.from_config(
+                    self.config, dtype=TYPES[setting.precision], attn_implementation=name
+                )
+        except (KeyError, ValueError) as why:  # as transformers refuses an implementation
+            raise ValueError(f"{type(self.config).__name__} with attention={setting.attention!r}: {why}") from why
         if setting.tp > 1 and not dist.is_initialized():
             import habana_tf.torch.distributed.group  # noqa: F401
 
@@ -226,34 +231,44 @@ def attend(
     scaling: float | None = None, softcap: float | None = None, **_: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     """Attention by Habana's kernel: FusedSDPA, or products of 8 bits where keys and values have them. A prompt attends
-    to itself, whatever room the cache has behind it."""
-    from habana_tf.torch.hpex.attention import FusedSDPA
-
+    to itself, whatever room the cache has behind it, slice by slice, each to no more than is before its end."""
     if softcap is not None:
         raise ValueError("Habana's attention has no softcap: use attention='eager'")
-    causal = query.shape[2] > 1 and attention_mask is None
-    if causal:
-        key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
-    if key.dtype is FLOAT8:
-        made = _in_8_bits(query, key, value, attention_mask, causal, scaling or query.shape[-1] ** -0.5)
+    rows = query.shape[2]
+    if rows == 1 or attention_mask is not None:
+        made = _attended(query, key, value, attention_mask, scaling)
     else:
-        grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[-1]) if query.shape[2] == 1 else query
-        made = FusedSDPA.apply(grouped, key, value, attention_mask, 0.0, causal, scaling, "fast", True)
-        made = made.reshape(query.shape)
+        parts = []
+        for begin in range(0, rows, SLICE):
+            end = min(begin + SLICE, rows)
+            mask = torch.ones(end - begin, end, dtype=torch.bool, device=query.device).tril(begin)
+            parts.append(_attended(query[:, :, begin:end], key[:, :, :end], value[:, :, :end], mask, scaling))
+        made = torch.cat(parts, 2) if len(parts) > 1 else parts[0]
     return made.transpose(1, 2).contiguous(), None
 
 
-def _in_8_bits(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
+def _attended(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
 ) -> torch.Tensor:
-    """softmax(query key^T scale) value, with heads that share keys and values side by side."""
+    """softmax(query key^T scaling) value. A single row of each head is beside those that share its keys and values."""
+    from habana_tf.torch.hpex.attention import FusedSDPA
+
+    batch, heads, rows, size = query.shape
+    if key.dtype is FLOAT8:
+        return _in_8_bits(query, key, value, mask, scaling or size**-0.5)
+    side = query.reshape(batch, key.shape[1], -1, size) if rows == 1 else query
+    made: torch.Tensor = FusedSDPA.apply(side, key, value, mask, 0.0, False, scaling, "fast", True)
+    return made.reshape(batch, heads, rows, value.shape[-1])
+
+
+def _in_8_bits(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float
+) -> torch.Tensor:
     batch, heads, rows, size = query.shape
     groups, length = key.shape[1], key.shape[2]
     side = in_float8(query).reshape(batch, groups, heads // groups * rows, size)
     scores = torch.ops.hpu.fp8_gemm_v2(side, False, key, True, None, query.dtype, None, None, None, False) * scale
     scores = scores.reshape(batch, heads, rows, length)
-    if causal:
-        mask = torch.ones(rows, length, dtype=torch.bool, device=query.device).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = in_float8(torch.softmax(scores, -1)).reshape(batch, groups, heads // groups * rows, length)

@@ -22,7 +22,7 @@ WORST, MEAN = 0.20, 0.08
 
 
 def test_there_are_six_at_most_and_each_is_possible() -> None:
-    assert len(fields(Parameters)) == 5
+    assert len(fields(Parameters)) == 6
     assert 0 <= FITTED.hidden <= 1 and 0 < FITTED.tpc_rate <= 1 and FITTED.launch >= 0 and FITTED.skew >= 0
 
 
