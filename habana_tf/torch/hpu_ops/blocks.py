@@ -24,6 +24,31 @@ def block_softmax(
 
 
 @op(
+    "block_softmax_const_max(Tensor attn, Tensor block_bias, Tensor block_groups, int batch_size, "
+    "float global_block_max, float output_scale=1.0, ScalarType? output_dtype=None) -> Tensor"
+)
+def const_max(
+    attn: torch.Tensor, block_bias: torch.Tensor, block_groups: torch.Tensor, batch_size: int,
+    global_block_max: float, output_scale: float = 1.0, output_dtype: torch.dtype | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """The softmax of whole sequences whose keys lie in blocks, with one number in the place of the largest. Arguments
+    as in `block_softmax`, of batch_size sequences. Results in 8 bits are cast times output_scale; without output_dtype
+    they are of bfloat16."""
+    made = torch.exp(attn + block_bias.to(attn.dtype) - global_block_max)
+    groups = torch.where(block_groups < 0, batch_size, block_groups).long()  # what pads is a sequence of its own
+    sums = made.sum(-1, keepdim=True)
+    of_group = torch.zeros(batch_size + 1, *sums.shape[1:], dtype=sums.dtype, device=sums.device)
+    of_group = of_group.index_add(0, groups, sums)
+    used = (block_groups != -1).reshape(-1, *[1] * (attn.dim() - 1))
+    found = torch.where(used, made / (of_group[groups] + torch.finfo(made.dtype).tiny), 0)
+    dtype = output_dtype or torch.bfloat16
+    if dtype.itemsize > 1:
+        return found.to(dtype)
+    cast, _ = torch.ops.hpu.cast_to_fp8_v2(found, output_scale, False, False, dtype)
+    return cast
+
+
+@op(
     "block_softmax_adjustment(Tensor block_maxes, Tensor block_sums, Tensor block_groups, int batch_size, "
     "int[]? out_shape=None) -> Tensor"
 )

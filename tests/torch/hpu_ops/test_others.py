@@ -224,6 +224,17 @@ def test_softmax_of_blocks_is_that_of_their_sequence() -> None:
         row = torch.cat([(scores + bias)[k] for k in own], -1).softmax(-1)
         want = row @ torch.cat([values[k] for k in own], -2)
         torch.testing.assert_close(sum(parts[k] for k in own), want, rtol=1e-4, atol=1e-5)
+    given = [t.to("hpu") for t in (scores, bias, groups)]
+    whole = torch.ops.hpu.block_softmax_const_max(*given, 3, 1.5, output_dtype=torch.float32).cpu()
+    eight = torch.ops.hpu.block_softmax_const_max(*given, 3, 1.5, 64.0, E4M3)
+    assert torch.ops.hpu.block_softmax_const_max(*given, 3, 1.5).dtype is torch.bfloat16
+    assert eight.dtype is E4M3 and not whole[3].any() and not eight.float().cpu()[3].any()
+    for sequence in range(3):
+        own = [k for k in range(blocks) if groups[k] == sequence]
+        want = torch.cat([(scores + bias)[k].double() for k in own], -1).softmax(-1)
+        torch.testing.assert_close(torch.cat([whole[k] for k in own], -1).double(), want, rtol=1e-5, atol=1e-7)
+        eighths = torch.cat([eight.float().cpu()[k] for k in own], -1)
+        assert ((eighths - 64 * want).abs() <= 64 * want / 16 + 2.0**-8).all()
     raises(
         "must be 5-dimensional, got 2", lambda: torch.ops.hpu.block_softmax_adjustment(most, total, groups.to("hpu"), 3)
     )
