@@ -22,12 +22,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from habana_tf.card.model.kernels import VIEWS
+from habana_tf.card.model.kernels import CASTS, VIEWS
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir import extent as ext
-from habana_tf.ir.primitives import Contraction, Node
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Contraction, Node, Op
 
 BF16_BYTES = 2
+FLOAT8 = frozenset({DType.F8E4M3, DType.F8E5M2})
 FEW = 8
 """Results of so many times fewer rows than the narrowest arrangement has are rolled up as their rows come: those of a
 token that reads a cache. Else a token of 64 sequences would wait for the MME and not, as published, for memory."""
@@ -90,8 +92,17 @@ def product(n: Node) -> Product:
     return Product(
         count(left & right & out), count((left & out) - right), count((right & out) - left),
         count((left & right) - out),
-        a.dtype.bytes, n.dtype.bytes, (_row_bytes(a), _row_bytes(b)),
+        1 if all(_before_widening(x).dtype in FLOAT8 for x in (a, b)) else a.dtype.bytes, n.dtype.bytes,
+        (_row_bytes(a), _row_bytes(b)),
     )  # fmt: skip
+
+
+def _before_widening(n: Node) -> Node:
+    """The tensor that an operand is cast from: the arrays take 8-bit floats as they are, also where a formula of a
+    product, such as a convolution's, widens them; a code beyond the chip's largest number is selected on the way."""
+    while n.op in VIEWS or n.op is Op.MAP and n.arg in {*CASTS, "select"}:
+        n = n.src[2 if n.arg == "select" else 0]
+    return n
 
 
 def _row_bytes(n: Node) -> int:

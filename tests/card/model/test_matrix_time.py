@@ -118,3 +118,17 @@ def test_a_convolution_is_read_off_its_labels() -> None:
     view = b.window(x, (1, 2), (3, 3), (1, 1))
     y = b.contract(view, w, Contraction((0, 1, 2, 3, 4, 5), (4, 5, 3, 6), (0, 1, 2, 6)))
     assert product(y) == Product(1, 8 * 28 * 28, 32, 16 * 9, 2, 2, (32, 64))
+
+
+def test_8_bit_operands_stay_so_where_a_formula_widens_them() -> None:
+    """As a convolution's does on Gaudi2, whose largest float8_e4m3fn is 240: codes beyond it are selected."""
+    b = Builder()
+    x, y = b.input((64, 32), DType.F8E4M3), b.input((32, 16), DType.F8E5M2)
+    wide, other = b.cast(x, DType.F32), b.cast(y, DType.F32)
+    selected = b.select(
+        b.binary("gt", b.map("abs", wide), b.const(240.0, DType.F32)), b.const(math.nan, DType.F32), wide
+    )
+    spec = Contraction((0, 1), (1, 2), (0, 2))
+    for left in (wide, selected, b.cast(selected, DType.BF16)):
+        assert product(b.contract(left, b.cast(other, left.dtype), spec)).in_bytes == 1
+    assert product(b.contract(wide, b.input((32, 16), DType.F32), spec)).in_bytes == 4
