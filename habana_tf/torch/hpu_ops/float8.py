@@ -94,6 +94,20 @@ def cast_to_fp8_by_list(input: torch.Tensor, scale: Sequence[float], *rest: Any,
     return torch.ops.hpu.cast_to_fp8_v2(input, _tensor(scale, input), *rest, **named)
 
 
+@op("cast_to_fp8(Tensor input, Tensor? scale, bool stochastic_rounding, Tensor(a!) out, Tensor(b!) amax) -> "
+    "(Tensor(a!), Tensor(b!))")  # fmt: skip
+def cast_to_fp8_out(
+    input: torch.Tensor, scale: torch.Tensor | None, stochastic_rounding: bool, out: torch.Tensor, amax: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`cast_to_fp8` into `out`, in its type, and the largest size into `amax`, if that has an element."""
+    measured = amax.numel() > 0
+    made, largest = torch.ops.hpu.cast_to_fp8_v2(input, scale, stochastic_rounding, measured, out.dtype)
+    out.copy_(made)
+    if measured:
+        amax.copy_(largest.reshape(amax.shape))
+    return out, amax
+
+
 @op(
     "cast_to_fp8_hybrid(Tensor input, Tensor? scale_152=None, Tensor? scale_143=None, bool stochastic_rounding=False, "
     "bool is_amax=False) -> (Tensor, Tensor, Tensor)"
@@ -152,6 +166,16 @@ def fp8_gemm(
         if more is not None:
             total = total + more.float()
     return total.to(out_dtype)
+
+
+@op(
+    "fp8_gemm(Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor D, ScalarType out_dtype, Tensor? A_scale_inv, "
+    "Tensor? B_scale_inv, Tensor? bias, bool accumulate, Tensor(a!) out) -> Tensor(a!)"
+)
+def fp8_gemm_out(*args: Any) -> torch.Tensor:
+    """`fp8_gemm` into its last argument."""
+    made: torch.Tensor = args[-1].copy_(torch.ops.hpu.fp8_gemm_v2(*args[:-1]))
+    return made
 
 
 @op(f"fp8_gemm_v2.scalar_list({_GEMM}, float[] A_scale_inv, float[] B_scale_inv, {_REST}) -> Tensor")

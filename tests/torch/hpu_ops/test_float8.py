@@ -57,6 +57,18 @@ def test_casts_saturate_and_keep_nan() -> None:
 
 
 @on_device()
+def test_results_into_tensors_that_are_given() -> None:
+    x, w = torch.randn(4, 6) * 100, torch.randn(6, 3).to(E5M2)
+    out, amax = torch.empty(4, 6, dtype=E5M2, device="hpu"), torch.zeros(1, device="hpu")
+    made = torch.ops.hpu.cast_to_fp8(x.to("hpu"), torch.tensor(2.0, device="hpu"), False, out, amax)
+    assert made[0] is out and same(out, cast(x, 2.0, E5M2, ENDS[E5M2])) and amax.item() == x.abs().max().item()
+    place, old = torch.empty(4, 3, device="hpu"), torch.ones(4, 3, device="hpu")
+    args = out, False, w.to("hpu"), False, old, torch.float32, None, None, None, True
+    assert torch.ops.hpu.fp8_gemm(*args, place) is place
+    torch.testing.assert_close(place.cpu().double(), out.cpu().double() @ w.double() + 1)
+
+
+@on_device()
 def test_chance_rounds_to_the_neighbours_with_the_right_mean() -> None:
     for kind, below, above in ((E4M3, 16.0, 18.0), (E5M2, 16.0, 20.0), (E4M3, 2.0**-9, 2.0**-8)):
         x = torch.full((20_000,), below + 0.3 * (above - below), device="hpu")
