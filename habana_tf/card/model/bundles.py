@@ -16,7 +16,7 @@ holds `SLICES` of them at once (double buffering). These are read from HBM:
 - what another bundle made;
 - the own product's result in a kernel that must wait for all of it (after sums over rows far apart, sorts, scans),
   unless all slices fit, because the first slices are gone by then;
-- a tensor of which not even one row fits;
+- a tensor of which not even one row fits, but for the scores of a causal attention (`attention`), which is one kernel;
 - what a kernel made, because kernels that could exchange slices were fused into one before.
 
 A kernel that reads only its own bundle is assumed to run with it, even if its result is needed much later.
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from habana_tf.card.model.attention import causal
 from habana_tf.card.model.kernels import Unit, behind_views, in_slices, nbytes
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir import extent as ext
@@ -71,12 +72,13 @@ def room(chip: Chip) -> int:
 def near(chip: Chip, units: list[Unit], home: list[int]) -> list[set[Node]]:
     """For each unit the tensors that it reads in SRAM, where its bundle's product put them."""
     maker = {n: unit for unit in units for n in unit.results}
+    scores = causal(units)[1]
     waits: list[bool] = []  # for what was made of all of its product's result
     out: list[set[Node]] = []
     for unit in units:
         made = [(t, maker[t]) for t in unit.loads if t in maker and home[maker[t].index] == home[unit.index]]
         waits.append(any(waits[m.index] or not in_slices(t) for t, m in made))
-        out.append({t for t, m in made if m.product and _stays(chip, t, waits[-1])})
+        out.append({t for t, m in made if m.product and _stays(chip, t, waits[-1])} | scores & unit.loads.keys())
     return out
 
 
@@ -89,8 +91,9 @@ def unwritten(chip: Chip, program: Program, units: list[Unit], home: list[int]) 
     """The tensors that are never in HBM: results of products that all readers take from SRAM."""
     inside = near(chip, units, home)
     fetched = {t for unit in units for t in unit.loads if t not in inside[unit.index]}
-    leaving = behind_views(program.outputs)
-    return {t for u in units if u.product for t in u.stores if t not in leaving and t not in fetched}
+    kept = fetched | behind_views(program.outputs)
+    scores = causal(units)[1]
+    return {t for u in units for t in u.stores if (u.product or t in scores) and t not in kept}
 
 
 def traffic(chip: Chip, program: Program, units: list[Unit], home: list[int]) -> list[int]:

@@ -18,14 +18,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from habana_tf.card.model.bundles import bundles, traffic
+from habana_tf.card.model.attention import causal
+from habana_tf.card.model.bundles import bundles, room, traffic
 from habana_tf.card.model.kernels import Unit, cut
-from habana_tf.card.model.matrix_time import MatrixTime, matrix_time, product
+from habana_tf.card.model.matrix_time import MatrixTime, Product, matrix_time, product
 from habana_tf.card.model.parameters import Parameters
 from habana_tf.card.model.vector_time import vector_seconds
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.loop_nest import as_number
 from habana_tf.ir.primitives import Loop, Node, Op, Program
+
+OPERANDS = 2
+"""Of a product, that share the SRAM, each with its two slices."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,8 @@ class ClusterTime:
 @dataclass(frozen=True)
 class UnitWork:
     """A unit's work on a chip, independent of the parameters: seconds of its engine (for a kernel at one instruction
-    per cycle, for a loop 0), bytes of HBM, operations of products."""
+    per cycle, for a loop 0), bytes of HBM, operations of products. streamed: of a product, whether neither an operand
+    nor the result stays in SRAM; attention: whether it belongs to a causal attention."""
 
     unit: Unit
     bundle: int
@@ -98,6 +103,8 @@ class UnitWork:
     hbm_bytes: int
     flops: int
     matrix: MatrixTime | None
+    streamed: bool
+    attention: bool
 
 
 @functools.lru_cache(maxsize=32)
@@ -106,17 +113,26 @@ def work(chip: Chip, program: Program, results: frozenset[Node]) -> tuple[UnitWo
     units = cut(program, set(results))
     home = bundles(units)
     moved = traffic(chip, program, units, home)
-    return tuple(_work(chip, u, home[u.index], moved[u.index]) for u in units)
+    attention = causal(units)[0]
+    return tuple(_work(chip, u, home[u.index], moved[u.index], u.index in attention) for u in units)
 
 
-def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int) -> UnitWork:
+def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int, attention: bool) -> UnitWork:
     first = unit.results[0]
     if unit.product:
         p = replace(product(first), out_bytes=min(n.dtype.bytes for n in unit.results))
         matrix = matrix_time(chip, p)
-        return UnitWork(unit, bundle, matrix.seconds, hbm_bytes, p.flops, matrix)
+        waits = chip.name == "gaudi"  # for its SRAM, in all products: `matrix_time` counts that
+        streamed = not attention and not waits and _least(p) > room(chip) / OPERANDS
+        return UnitWork(unit, bundle, matrix.seconds, hbm_bytes, p.flops, matrix, streamed, attention)
     seconds = 0.0 if first.op is Op.LOOP else vector_seconds(chip, unit)
-    return UnitWork(unit, bundle, seconds, hbm_bytes, 0, None)
+    return UnitWork(unit, bundle, seconds, hbm_bytes, 0, None, False, attention)
+
+
+def _least(p: Product) -> int:
+    """Bytes of the smallest of a product's operands and its result."""
+    sides = (p.rows * p.common * p.in_bytes, p.common * p.columns * p.in_bytes, p.rows * p.columns * p.out_bytes)
+    return p.batch * min(sides)
 
 
 def cluster_time(chip: Chip, program: Program, results: frozenset[Node], parameters: Parameters) -> ClusterTime:
@@ -143,10 +159,17 @@ def _timed(chip: Chip, w: UnitWork, parameters: Parameters) -> UnitTime:
     if first.op is Op.LOOP:
         busy, flops = _loop(chip, first, parameters)
     else:
-        busy = w.engine if w.unit.product else w.engine / parameters.tpc_rate
+        busy = w.engine / _rate(chip, w, parameters) * (parameters.attention if w.attention else 1.0)
     memory = w.hbm_bytes / chip.hbm_bandwidth
     seconds = side_by_side(busy, 0.0, memory, parameters) + parameters.launch
     return UnitTime(w.unit, w.bundle, busy, memory, seconds, w.hbm_bytes, flops, w.matrix, parameters.launch)
+
+
+def _rate(chip: Chip, w: UnitWork, parameters: Parameters) -> float:
+    """Share of its engine's peak that a unit reaches."""
+    if not w.unit.product:
+        return parameters.tpc_rate
+    return (parameters.streamed if w.streamed else 1.0) * (parameters.gaudi3 if chip.name == "gaudi3" else 1.0)
 
 
 def _loop(chip: Chip, n: Node, parameters: Parameters) -> tuple[float, int]:

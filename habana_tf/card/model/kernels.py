@@ -244,13 +244,9 @@ class _Cutter:
         that the node needs."""
         if n.op not in (Op.MAP, Op.REDUCE):
             return None
-        if n.op is Op.REDUCE and (first := self._moments(n, loads)) is not None:
+        first = self._moments(n, loads) if n.op is Op.REDUCE else self._of_sums(loads, elements)
+        if first is not None:
             return first
-        makers = {self._maker[tensor].index: self._maker[tensor] for tensor in loads if tensor in self._maker}
-        if n.op is Op.MAP and len(makers) == 1:  # of sums of rows, while the row is at hand
-            (unit,) = makers.values()
-            if not unit.product and elements < unit.elements and self._on_the_way(unit, loads):
-                return unit
         near: dict[int, Unit] = {}
         latest = -1
         for tensor, seen in loads.items():
@@ -269,6 +265,14 @@ class _Cutter:
             if not unit.product and unit.elements == elements and self._on_the_way(unit, loads):
                 return unit
         return None
+
+    def _of_sums(self, loads: dict[Node, SeenTensor], elements: int) -> Unit | None:
+        """For what is computed of a kernel's sums of rows alone: that kernel, which has the row at hand."""
+        makers = {self._maker[tensor].index: self._maker[tensor] for tensor in loads if tensor in self._maker}
+        if len(makers) != 1:
+            return None
+        (unit,) = makers.values()
+        return unit if not unit.product and elements < unit.elements and self._on_the_way(unit, loads) else None
 
     def _moments(self, n: Node, loads: dict[Node, SeenTensor]) -> Unit | None:
         """For a sum of squared distances from a mean: the kernel that computes the mean. A card makes both in one pass,
@@ -290,11 +294,9 @@ class _Cutter:
     def _on_the_way(self, unit: Unit, loads: dict[Node, SeenTensor]) -> bool:
         """Whether a unit has what a node needs of it while it walks its elements: no sums except of rows."""
         for tensor, seen in loads.items():
-            if self._maker.get(tensor) is unit:
-                if not seen.straight or tensor.op not in (Op.MAP, Op.REDUCE):
-                    return False
-                if tensor.op is Op.REDUCE and not in_rows(tensor):
-                    return False
+            handed = seen.straight and tensor.op in (Op.MAP, Op.REDUCE) and in_slices(tensor)
+            if self._maker.get(tensor) is unit and not handed:
+                return False
         return True
 
     def _store(self) -> None:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from habana_tf.card.model.attention import causal
 from habana_tf.card.model.bundles import unwritten
 from habana_tf.card.model.cluster_time import ClusterTime
 from habana_tf.card.model.kernels import behind_views, nbytes
@@ -52,7 +53,8 @@ def _in_sram(chip: Chip, lowered: Lowered, time: ClusterTime) -> set[Node]:
     last = {tensor: u.unit.index for u in time.units for tensor in u.unit.loads}
     maker = {tensor: u.unit.index for u in time.units for tensor in u.unit.stores}
     found = unwritten(chip, lowered.program, [u.unit for u in time.units], home)
-    return {t for t in found if len({*home[maker[t] : last[t] + 1]}) == 1}
+    scores = causal([u.unit for u in time.units])[1]
+    return {t for t in found if t in scores or len({*home[maker[t] : last[t] + 1]}) == 1}
 
 
 def new_values(lowered: Lowered) -> set[Node]:

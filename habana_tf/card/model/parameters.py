@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Parameters:
-    """Six, for every chip, network and number of cards."""
+    """Nine, for every network and number of cards: five fitted to all kinds of networks, four to language models."""
 
     hidden: float
     """Share that is hidden behind the busiest of MME, TPC and HBM, of the work of the second busiest."""
@@ -25,6 +25,13 @@ class Parameters:
     """Standard deviation of a card's step, as a share of it. Cards wait for the slowest of them."""
     graph: float = 6.5e-6
     """Seconds between two pieces of work in an HPU graph, whose preparation goes on beside the work before them."""
+    attention: float = 1.0
+    """How long a causal attention takes (`attention`), as a share of computing all of its scores as other kernels do:
+    half of them are above the diagonal, and its exponentials are fast."""
+    streamed: float = 1.0
+    """Share of the MME's rate that a product reaches of which neither an operand nor the result stays in SRAM."""
+    gaudi3: float = 1.0
+    """Share of its MME's rate that a Gaudi3 reaches. The best product found on one reaches three quarters."""
 
     def at(self, release: str) -> Parameters:
         """The parameters of a release: its kernels' rate."""
@@ -52,7 +59,9 @@ def _age(release: str) -> float:
     return min(1.0, minor / SETTLED)
 
 
-FITTED = Parameters(hidden=0.865, tpc_rate=0.584, early=0.496, launch=8.6e-6, skew=0.0127)
+FITTED = Parameters(
+    hidden=0.797, tpc_rate=0.597, early=0.629, launch=4.6e-6, skew=0.0173, attention=0.35, streamed=0.66, gaudi3=0.4
+)
 
 LATEST_FITTED = FITTED.at(LATEST)
 """Those of the release that a prediction stands for."""

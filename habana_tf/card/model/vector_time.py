@@ -4,14 +4,14 @@ A vector holds 64 elements of fp32 or 128 of bf16. Each primitive operation coun
 an addition and a multiplication half a one each (multiply-add), a change of type none (it comes with load or store), a
 random number one, read from a register. Functions are counted in Habana's own code (`tpc-special.h` of its open TPC
 compiler, Apache-2.0 with LLVM exceptions: exp 29, tanh 16, ...), special values included. They have tables for bf16
-too, and are computed in the type of their tensors, but in fp32 in a kernel that sums rows (softmax, normalization).
+too, and are computed in the type of their tensors, but in fp32 in a kernel that sums (softmax, normalization).
 
 `Parameters.tpc_rate`, the fitted rate at which instructions are issued, absorbs the common error of these counts.
 """
 
 from __future__ import annotations
 
-from habana_tf.card.model.kernels import Unit, in_rows, size, through_views
+from habana_tf.card.model.kernels import Unit, size, through_views
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.primitives import Node, Op
 
@@ -42,7 +42,7 @@ INSTRUCTIONS: dict[str, float] = {
 def instructions(chip: Chip, unit: Unit) -> float:
     """Vector instructions of a kernel, all TPCs together."""
     width = _element_bytes(unit)
-    function_width = FP32_BYTES if any(n.op is Op.REDUCE and in_rows(n) for n in unit.inside) else width
+    function_width = FP32_BYTES if any(n.op is Op.REDUCE for n in unit.inside) else width
     total = 0.0
     for n in unit.inside:
         if n.op is Op.MAP:

@@ -83,6 +83,8 @@ def power(c: Call, x: Node, exponent: Operand) -> Node:
         if exponent < 0:
             raise c.refused("a negative power of integers")
         return t.pow(int(exponent)).node if exponent != 2 or c.dtype is DType.BOOL else (t * t).node
+    if exponent == 1:
+        return t.node
     if exponent == 2:
         return (t * t).node
     if exponent == 0.5:

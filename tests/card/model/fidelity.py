@@ -29,8 +29,8 @@ from tests.card.model.fidelity_page import write
 from tests.card.model.published import FITTED_ROWS, ROWS, Row
 from tests.card.model.transformers import ALL
 
-LOWEST = Parameters(hidden=0.5, tpc_rate=0.2, early=0.0, launch=1e-6, skew=0.0)
-HIGHEST = Parameters(hidden=1.0, tpc_rate=1.0, early=1.0, launch=15e-6, skew=0.06)
+LOWEST = replace(FITTED, hidden=0.5, tpc_rate=0.2, early=0.0, launch=1e-6, skew=0.0)
+HIGHEST = replace(FITTED, hidden=1.0, tpc_rate=1.0, early=1.0, launch=15e-6, skew=0.06)
 """What a card may have, see docs/fidelity.md: a fit must not go where no card is."""
 HALVINGS = 7
 
@@ -130,7 +130,7 @@ def fit(rows: Sequence[Row], lowest: Parameters = LOWEST, highest: Parameters = 
 
     best, step = (low + high) / 2, (high - low) / 4
     least = loss(best)
-    ways = [np.array(way) for way in itertools.product((-1, 0, 1), repeat=len(best)) if any(way)]
+    ways = [np.array(way) for way in itertools.product(*((-1, 0, 1) if s else (0,) for s in step)) if any(way)]
     for _ in range(HALVINGS):
         while True:
             trials = [np.clip(best + way * step, low, high) for way in ways]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import habana_tf
 from habana_tf.tensorflow.dry_run.weightless import without_values
+from tests.card.model.pages import DOCS, put
 from tests.card.model.published import NOT_FITTED, Row
 from tests.card.model.transformers import ALL
 
-DOCS = Path(__file__).parents[3] / "docs"
 CHIPS, CARDS = ("gaudi", "gaudi2", "gaudi3"), (1, 8, 32, 256)
 PREDICTED = (
     ("ResNet50", 256), ("ResNeXt101-32x4d", 128), ("SSD-ResNet34", 128), ("EfficientNet-B0", 256),
@@ -85,18 +84,6 @@ def plot(errors: Sequence[tuple[Row, float]]) -> str:
     turned = f'x="14" y="{middle}" transform="rotate(-90 14 {middle})" text-anchor="middle"'
     parts.append(f"<text {turned}>predicted</text></svg>")
     return "\n".join(parts) + "\n"
-
-
-def put(tables: dict[str, list[str]]) -> None:
-    """Tables into the page, each between its marks."""
-    page = DOCS / "fidelity.md"
-    text = page.read_text("utf-8")
-    for name, lines in tables.items():
-        before, _, rest = text.partition(f"<!-- {name} -->\n")
-        _, mark, after = rest.partition(f"<!-- end of {name} -->")
-        assert mark, f"{page} has no marks of {name}"
-        text = f"{before}<!-- {name} -->\n" + "\n".join(lines) + f"\n<!-- end of {name} -->{after}"
-    page.write_text(text, "utf-8")
 
 
 def write(published: list[str], groups: list[str], sensitivity: list[str], errors: Sequence[tuple[Row, float]]) -> None:

@@ -21,8 +21,9 @@ WORST, MEAN = 0.20, 0.08
 """Errors of rows that the model stands for."""
 
 
-def test_there_are_six_at_most_and_each_is_possible() -> None:
-    assert len(fields(Parameters)) == 6
+def test_there_are_nine_at_most_and_each_is_possible() -> None:
+    assert len(fields(Parameters)) == 9
+    assert all(0 < share <= 1 for share in (FITTED.attention, FITTED.streamed, FITTED.gaudi3))
     assert 0 <= FITTED.hidden <= 1 and 0 < FITTED.tpc_rate <= 1 and FITTED.launch >= 0 and FITTED.skew >= 0
 
 
