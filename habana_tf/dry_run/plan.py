@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 from habana_tf.card.model.growth import largest
 from habana_tf.card.model.host import Host
 from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
 from habana_tf.card.model.step_time import StepTime, step_time
 from habana_tf.card.prediction.foreseen import Foreseen
+from habana_tf.card.prediction.layouts import LayoutPlan
 from habana_tf.card.prediction.limits import limits, pipelines
 from habana_tf.card.prediction.plan import WATTS, Plan, PlanRow
 from habana_tf.card.prediction.target import TrainingTarget
 from habana_tf.card.prediction.target import target as parsed
+from habana_tf.dry_run.layouts import plan_layouts
 from habana_tf.dry_run.predict import foreseen, moved
 from habana_tf.hardware.boxes import box as box_named
-from habana_tf.hardware.chips import Chip, chip
+from habana_tf.hardware.chips import Chip
+from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.hardware.chips import chips as all_chips
 from habana_tf.reports.units import size
 from habana_tf.tensorflow.dry_run.input_rate import fed_by
@@ -35,13 +38,30 @@ SCALING = tuple(2**k for k in range(13))
 """Numbers of cards that the scaling table has."""
 
 
+@overload
 def plan(
     fn_or_model: Any, *inputs: Any, target: str, dataset_size: int | None = None, epochs: float = 1,
     chips: Iterable[str] | None = None, batches: Iterable[int] = (), global_batch: int | None = None,
-    precisions: Iterable[str] = ("bf16", "fp32"), optimizer: Any = None, host: Host | None = None, dataset: Any = None,
+    precisions: Iterable[str] = (), optimizer: Any = None, host: Host | None = None, dataset: Any = None,
     most_cards: int = MOST_CARDS, host_watts: float = 0.0, release: str = LATEST, resident: Any = None,
-    box: str | None = None,
-) -> Plan:  # fmt: skip
+    box: str | None = None, cards: None = None,
+) -> Plan: ...  # fmt: skip
+
+
+@overload
+def plan(
+    fn_or_model: Any, *, cards: int, length: int = 4096, global_batch: int | None = None, chip: str | None = None,
+    precisions: Iterable[str] = (), release: str = LATEST, box: str | None = None,
+) -> LayoutPlan: ...  # fmt: skip
+
+
+def plan(
+    fn_or_model: Any, *inputs: Any, target: str | None = None, dataset_size: int | None = None, epochs: float = 1,
+    chips: Iterable[str] | None = None, batches: Iterable[int] = (), global_batch: int | None = None,
+    precisions: Iterable[str] = (), optimizer: Any = None, host: Host | None = None, dataset: Any = None,
+    most_cards: int = MOST_CARDS, host_watts: float = 0.0, release: str = LATEST, resident: Any = None,
+    box: str | None = None, cards: int | None = None, length: int = 4096, chip: str | None = None,
+) -> Plan | LayoutPlan:  # fmt: skip
     """The cards that a training job needs: for each chip, batch and precision the fewest that reach the target, with
     examples per second, hours, energy, memory and what bounds them; and how the first of these scales to 4,096 cards.
 
@@ -53,17 +73,27 @@ def plan(
     more cards train with larger global batches. most_cards: how many there are at most.
     host_watts: of a host, whose energy counts only then; the cards' is that of their published power limit.
 
+    With `cards`, fn_or_model is a causal language model of `transformers`, or its configuration, and the answer is how
+    its training is laid on so many cards: see `dry_run.layouts.plan_layouts`.
+
     Raises ValueError for a target or number that cannot be, and what `predict` raises.
     """
+    if cards is not None:
+        if inputs or target is not None:
+            raise ValueError("plan(model, cards=...): a language model has no other inputs, and no target")
+        given = tuple(precisions) or ("bf16", "mixed")
+        return plan_layouts(fn_or_model, cards, length, global_batch, chip, box, release, given)
+    if target is None:
+        raise ValueError("plan(model, ..., target=...): say what to reach, or for a language model how many cards=...")
     wanted = parsed(target, dataset_size, epochs)
     specs = as_specs(inputs)
-    named = [chip(name) for name in chips] if chips is not None else list(all_chips())
+    named = [chip_named(name) for name in chips] if chips is not None else list(all_chips())
     sizes = tuple(batches) or (batch_of(specs),)
     _check(sizes, global_batch, most_cards, host_watts)
     fed, parameters = fed_by(host, dataset, specs), FITTED.at(check_release(release))
     rows: list[tuple[PlanRow, _Job]] = []
     left_out = []
-    for asked, precision in _precisions(fn_or_model, precisions):
+    for asked, precision in _precisions(fn_or_model, tuple(precisions) or ("bf16", "fp32")):
         for batch in sizes:
             examples = examples_with(inputs, specs, batch)
             _, found = foreseen(fn_or_model, with_batch(specs, batch), asked, optimizer, examples)

@@ -31,6 +31,9 @@ def _resized(original: Any) -> Any:
             raise RuntimeError("Trying to resize storage that is not resizable")
         if size == 0 and self.nbytes():
             _free(self.data_ptr())
+        elif size and not self.nbytes():
+            memory = current.recorder().memory
+            memory.refilled(memory.blocks[self.data_ptr()])
         setattr(self, _SIZE, size)
         return self
 

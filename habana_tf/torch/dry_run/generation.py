@@ -54,7 +54,7 @@ class Model:
     def __init__(self, setting: Setting, layers: int | None = None) -> None:
         from transformers import AutoModelForCausalLM
 
-        _register()
+        use_habanas_attention()
         self.setting, self.config = setting, shortened(setting.config, layers)
         name = FUSED if setting.attention == "fused" else setting.attention
         try:
@@ -210,7 +210,7 @@ def _caches() -> dict[tuple[bool, bool], Any]:
 
 
 @functools.cache
-def _register() -> None:
+def use_habanas_attention() -> None:
     """Tells transformers of the attention here."""
     from transformers import AttentionInterface, AttentionMaskInterface
 

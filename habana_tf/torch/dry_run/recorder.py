@@ -58,22 +58,39 @@ class OnHost:
 
 
 class _Memory(Memory):
-    """Addresses. strangers: of tensors of the real memory that died meanwhile. most: bytes that tensors had at once."""
+    """Addresses. strangers: of tensors of the real memory that died meanwhile. most: bytes that tensors had at once.
+    Storages that are emptied, as `fully_shard` does, have none until they get their size again."""
 
     def __init__(self) -> None:
         super().__init__(_NO_END)
         self.strangers: list[int] = []
         self.now = self.most = 0
+        self._empty: set[int] = set()
 
     def _take(self, nbytes: int) -> Block:
-        self.now += nbytes
-        self.most = max(self.most, self.now)
+        self._more(nbytes)
         return super()._take(nbytes)
 
+    def _more(self, nbytes: int) -> None:
+        self.now += nbytes
+        self.most = max(self.most, self.now)
+
     def release(self, block: Block) -> None:
-        if not block.held:
+        if not block.held and block.address not in self._empty:
             self.now -= block.size
+        if not block.held:
+            self._empty.discard(block.address)
         super().release(block)
+
+    def discard(self, block: Block) -> None:
+        if block.address not in self._empty:
+            self._empty.add(block.address)
+            self.now -= block.size
+
+    def refilled(self, block: Block) -> None:
+        if block.address in self._empty:
+            self._empty.remove(block.address)
+            self._more(block.size)
 
     def collect(self) -> None:
         dead = _bridge.dead_tensors()

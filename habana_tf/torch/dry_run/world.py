@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -89,6 +90,7 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
             raise Ended
 
     before, group.pretended = group.pretended, create
+    hooked = sys.excepthook  # to which each `init_process_group` adds the number of its rank
     hook = register_optimizer_step_post_hook(ended)
     try:
         with _changed(Gloo), recorded(lambda: RankRecorder(made)) as recorder:
@@ -105,6 +107,7 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
                 meshes.forget()  # here: outside it would take a card
     finally:
         hook.remove()
+        sys.excepthook = hooked
         group.pretended = before
         _meeting._rendezvous_handlers.clear()
         _meeting._rendezvous_handlers.update(handlers)

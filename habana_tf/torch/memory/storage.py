@@ -251,6 +251,9 @@ class Memory:
         self._discard(block)
         self.publish()
 
+    def refilled(self, block: Block) -> None:
+        """A storage whose block was discarded has its size again. It takes HBM when it is written."""
+
     def _discard(self, block: Block) -> None:
         if not block.counted:
             return

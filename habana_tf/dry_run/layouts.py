@@ -1,0 +1,190 @@
+"""`plan_layouts()`: how the training of a language model is laid on cards so that it fits and is fast.
+
+A layout is predicted from the recording of its own training step (`torch.dry_run.language_step`), with three and four
+layers of the decoder in the place of all, which are alike: seconds and bytes are lines through both, and so they are
+over the micro-batches of a step. The best is recorded once more as it is.
+
+What is not recorded: weights with gradients and state that are more than the card has; more stages, once fewer fit;
+recomputation and more of ZeRO, where less fits, which is faster; more sequences at once with what did not fit fewer, or
+once they were no faster than half of them; and another precision but for the best layouts of the first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from habana_tf.card.model.parameters import LATEST
+from habana_tf.card.prediction.layouts import Layout, LayoutPlan, LayoutRow
+from habana_tf.dry_run.ranks import predict_ranks
+from habana_tf.hardware.chips import Chip
+from habana_tf.hardware.chips import chip as chip_named
+from habana_tf.reports.units import size
+
+_log = logging.getLogger("habana_tf")
+_STATE = {"bf16": (2, 2, 4), "mixed": (4, 4, 8)}
+"""Bytes of a weight, of its gradient and of AdamW's state, by precision."""
+_FASTER = 1.01
+"""A micro-batch twice as large has to be so much faster for a larger one to be looked at."""
+_BEST = 2
+"""Layouts of the first precision that are looked at in others."""
+
+_Point = tuple[float, float, float]
+"""Seconds of a step, those in which a card waits, bytes."""
+
+
+def plan_layouts(
+    model: Any, cards: int, length: int = 4096, global_batch: int | None = None, chip: str | None = None,
+    box: str | None = None, release: str = LATEST, precisions: Sequence[str] = ("bf16", "mixed"),
+) -> LayoutPlan:  # fmt: skip
+    """Ways to train a causal language model of `transformers` with AdamW on so many cards: of each number of cards that
+    share its layers the fastest that fits.
+
+    model: it, or its configuration; it needs no weights. length: tokens of a sequence. global_batch: sequences between
+    two updates, 8 a card by default. Raises ValueError for numbers and precisions that cannot be.
+    """
+    config = getattr(model, "config", model)
+    known = chip_named(chip)
+    batch = global_batch or 8 * cards
+    unknown = set(precisions) - set(_STATE)
+    if cards < 1 or length < 1 or batch < 1 or unknown or not precisions:
+        raise ValueError(
+            f"cards={cards}, length={length}, global_batch={batch}, precisions={tuple(precisions)}: numbers from 1 on, "
+            f"and {' or '.join(_STATE)}"
+        )
+    search = _Search(config, known, box, release, cards, length, batch)
+    first = [row for tp, pp in search.ways(precisions[0]) if (row := search.fastest(tp, pp, precisions[0])) is not None]
+    rows = sorted(first, key=lambda row: row.seconds)
+    for precision in precisions[1:]:
+        pairs = [(row.layout.tp, row.layout.pp) for row in rows[:_BEST]]
+        pairs = pairs or list(search.ways(precision))
+        rows += [row for tp, pp in pairs if (row := search.fastest(tp, pp, precision)) is not None]
+    rows.sort(key=lambda row: row.seconds)
+    if rows:
+        first_of_all = search.whole(rows[0])
+        rows[:1] = [first_of_all] if first_of_all is not None else []
+    return LayoutPlan(known, tuple(rows), tuple(search.left_out), search.tried)
+
+
+@dataclass
+class _Search:
+    config: Any
+    chip: Chip
+    box: str | None
+    release: str
+    cards: int
+    length: int
+    batch: int
+    left_out: list[str] = field(default_factory=list)
+    alike: bool | None = None
+    """Whether the layers are: found out where nobody says."""
+    tried: int = 0
+    fitted: set[int] = field(default_factory=set)
+    """Numbers of stages of which something fits."""
+
+    def __post_init__(self) -> None:
+        from habana_tf.torch.dry_run.generation import kinds_of_layers
+        from habana_tf.torch.dry_run.language_step import weights
+
+        self.layers = self.config.get_text_config().num_hidden_layers
+        if self.alike is None:
+            self.alike = len(set(kinds_of_layers(self.config))) == 1
+        self.layer, self.rest = weights(self.config)
+        self.room = self.chip.hbm_bytes - self.chip.idle_memory_bytes
+
+    def ways(self, precision: str) -> Iterator[tuple[int, int]]:
+        """(tp, pp) that the model allows; more stages only where fewer do not fit."""
+        from habana_tf.torch.dry_run.language_step import shares
+
+        for pp in (n for n in range(1, self.cards + 1) if self.cards % n == 0 and self.layers % n == 0):
+            for tp in shares(self.config):
+                dp, left = divmod(self.cards, tp * pp)
+                if not left and self.batch % dp == 0 and self.batch // dp >= pp:
+                    yield tp, pp
+            if self.fitted:
+                return
+
+    def fastest(self, tp: int, pp: int, precision: str) -> LayoutRow | None:
+        """The fastest with so many cards and stages that fits."""
+        dp = self.cards // (tp * pp)
+        share, micro = self.batch // dp, 1
+        options = [(again, zero) for again in (False, True) for zero in ((1, 2, 3) if dp > 1 else (0,))]
+        best: LayoutRow | None = None
+        while share % micro == 0 and share // micro >= pp and options:
+            row = None
+            while options and row is None:
+                again, zero = options[0]
+                row = self._fitting(Layout(tp, pp, dp, zero, micro, share // micro, again, precision))
+                if row is None:
+                    options.pop(0)  # nor does it with more sequences
+            if best is not None and (row is None or best.seconds < row.seconds * _FASTER):
+                break
+            if best is None:  # computing twice costs more than larger products give
+                options = [each for each in options if row is not None and each[0] == row.layout.recompute]
+            best, micro = row, 2 * micro
+        if best is None:
+            self.left_out.append(f"tp {tp}, pp {pp}, {precision}: not even one sequence at once fits")
+        else:
+            self.fitted.add(pp)
+        return best
+
+    def _fitting(self, at: Layout) -> LayoutRow | None:
+        """What a layout takes; None where it does not fit."""
+        if self._kept(at) > self.room:
+            return None
+        row = self._row(at)
+        said = "does not fit" if row is None else f"{row.tokens_per_second:,.0f} tokens/s, {size(row.memory)}"
+        _log.info("plan: %s: %s", at, said)
+        return row
+
+    def _kept(self, at: Layout) -> float:
+        """Bytes of weights, gradients and state at least."""
+        weight, gradient, state = _STATE[at.precision]
+        count = (self.layer * self.layers / at.pp + self.rest / max(2, at.pp)) / at.tp
+        summed = at.zero == 1 and at.micro_batches > 1  # over the micro-batches, whole
+        return count * (
+            weight / (at.dp if at.zero == 3 else 1) + gradient / (1 if summed else at.dp) + state / at.dp
+        )  # fmt: skip
+
+    def _row(self, at: Layout) -> LayoutRow | None:
+        """By lines over layers and micro-batches."""
+        of_stage = self.layers // at.pp
+        layers = (3, 4) if self.alike and of_stage > 4 else (of_stage,)
+        low = max(2, at.pp)
+        counts = (low, low + 1) if at.micro_batches > low + 1 else (at.micro_batches,)
+        across = []
+        for count in counts:
+            point = _at(of_stage, [(n, self._point(at, n, count)) for n in layers])
+            if point[2] > self.room:
+                return None
+            across.append((count, point))
+        seconds, waits, nbytes = _at(at.micro_batches, across)
+        memory = max([nbytes, *(point[2] for _, point in across)]) + self.chip.idle_memory_bytes
+        return LayoutRow(at, self.length, seconds, waits, int(memory), layers == (of_stage,))
+
+    def _point(self, at: Layout, layers: int, micro_batches: int) -> _Point:
+        from habana_tf.torch.dry_run.language_step import program
+
+        self.tried += 1
+        ranks = [stage * at.dp * at.tp for stage in range(at.pp)]
+        made = program(self.config, at, self.length, layers, micro_batches)
+        found = predict_ranks(made, at.cards, ranks, self.chip.name, self.box, self.release)
+        return found.seconds, max(rank.exposed for rank in found.ranks), float(found.memory)
+
+    def whole(self, row: LayoutRow) -> LayoutRow | None:
+        """A row with all layers recorded; None where that does not fit."""
+        if row.whole:
+            return row
+        _log.info("plan: %s, with all its layers", row.layout)
+        return replace(self, alike=False)._row(row.layout)
+
+
+def _at(where: float, points: Sequence[tuple[float, _Point]]) -> _Point:
+    """On the line through one or two points."""
+    (x, first), (y, second) = points[0], points[-1]
+    if x == y:
+        return first
+    a, b, c = (p + (q - p) * (where - x) / (y - x) for p, q in zip(first, second, strict=True))
+    return a, b, c
