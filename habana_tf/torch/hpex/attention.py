@@ -42,9 +42,9 @@ class FusedSDPA:
                 raise ValueError("FusedSDPA takes valid_seq_len only with is_causal, without a mask and for inference")
             attn_mask, is_causal = causal_and_valid(q.shape[-2], k.shape[-2], valid_seq_len, seq_padding_type), False
         if return_dropout_mask or return_attn_probs:
-            made, *more = _with_weights(q, k, v, attn_mask, dropout_p, is_causal, scale)
+            result, *more = _with_weights(q, k, v, attn_mask, dropout_p, is_causal, scale)
             wanted = zip((return_attn_probs, return_dropout_mask), more, strict=True)
-            return made, *(t for asked, t in wanted if asked)
+            return result, *(t for asked, t in wanted if asked)
         shared = q.dim() == 4 and q.shape[1] != k.shape[1]
         attend = functools.partial(
             F.scaled_dot_product_attention, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=shared

@@ -8,15 +8,30 @@ scale of x, and `q_scale_x` is that to cast x by: products have sums in float32,
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 
 from habana_tf.torch.hpu_ops.op import op
 
 _FLOAT8 = torch.float8_e4m3fn, torch.float8_e5m2
-Scale = torch.Tensor | float | None
+Scale: TypeAlias = torch.Tensor | float | None
+
+
+def _whole(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """Autocast sees the op, and none of those that it is made of."""
+
+    @functools.wraps(formula)
+    def call(q: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        kind = q.device.type
+        with torch.autocast(kind, enabled=False) if kind in ("cpu", "hpu") else contextlib.nullcontext():
+            return formula(q, *args, **kwargs)
+
+    return call
 
 
 def causal_and_valid(queries: int, keys: int, lengths: torch.Tensor, padding: str) -> torch.Tensor:
@@ -144,6 +159,7 @@ _SCALES = ", ".join(f"Tensor? {name}" for name in (
 
 @op(f"fp8_sdpa_fwd({_INPUTS}, str softmax_mode, {_SCALES}, bool is_amax_s, {_PADDED}) -> "
     "(Tensor, Tensor, Tensor, Tensor)")  # fmt: skip
+@_whole
 def fp8_sdpa_fwd(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attention_mask: torch.Tensor | None, p: float, scale: float,
     is_causal: bool, softmax_mode: str, d_scale_q: Scale, d_scale_k: Scale, d_scale_v: Scale, q_scale_s: Scale,
@@ -165,6 +181,7 @@ _SIX = "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
     f"fp8_sdpa_recomp_fwd({_RECOMPUTED}, {_SCALES}, {_AMAX}) -> {_SIX}",
     f"fp8_sdpa_recomp_fwd.scalar({_RECOMPUTED}, {_SCALES.replace('Tensor?', 'float')}, {_AMAX}) -> {_SIX}",
 )
+@_whole
 def fp8_sdpa_recomp_fwd(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attention_mask: torch.Tensor | None, p: float, scale: float,
     is_causal: bool, requires_backward: bool, softmax_mode: str, d_scale_q: Scale, d_scale_k: Scale, d_scale_v: Scale,
@@ -176,7 +193,7 @@ def fp8_sdpa_recomp_fwd(
     _no_dropout(p)
     x = scores(q, k, attention_mask, scale, is_causal, valid_seq_len, seq_padding_type, d_scale_q, d_scale_k)
     made, _, _, largest = weighted(x, v, q.dtype, 0.0, q_scale_s, d_scale_s, d_scale_v, is_amax_s)
-    top = x.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)  # of a row that attends to nothing, too
+    top = x.amax(-1, keepdim=True).clamp(min=-1e38)  # of a row that attends to nothing, too
     inverse = 1 / torch.exp(x - top).sum(-1, keepdim=True).clamp(min=1)  # what a row's largest score adds
     seed = x.new_zeros(1, dtype=torch.int32)
     return _result(made, q.dtype, q_scale_o), top, inverse, seed, largest, _amax(made, is_amax_o)
@@ -188,6 +205,7 @@ def _no_dropout(p: float) -> None:
 
 
 @op(f"sdpa_fwd({_INPUTS}, str softmax_mode, {_PADDED}) -> (Tensor, Tensor, Tensor)")
+@_whole
 def sdpa_fwd(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attention_mask: torch.Tensor | None, p: float, scale: float,
     is_causal: bool, softmax_mode: str, valid_seq_len: torch.Tensor | None, seq_padding_type: str,
@@ -199,6 +217,7 @@ def sdpa_fwd(
 
 
 @op(f"sdpa_recomp_fwd({_RECOMPUTED}, {_PADDED}) -> (Tensor, Tensor, Tensor, Tensor)")
+@_whole
 def sdpa_recomp_fwd(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attention_mask: torch.Tensor | None, p: float, scale: float,
     is_causal: bool, requires_backward: bool, softmax_mode: str, valid_seq_len: torch.Tensor | None,
@@ -216,6 +235,7 @@ _GRADIENTS = "Tensor grad, Tensor q, Tensor k, Tensor v, Tensor P, Tensor? dm, b
 
 
 @op(f"sdpa_bwd({_GRADIENTS}, Tensor fwd_out) -> (Tensor, Tensor, Tensor)")
+@_whole
 def sdpa_bwd(
     grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, P: torch.Tensor, dm: torch.Tensor | None,
     is_causal: bool, p: float, scale: float, fwd_out: torch.Tensor,
@@ -227,6 +247,7 @@ def sdpa_bwd(
 @op("sdpa_recomp_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? attention_mask, Tensor m, Tensor linv, "
     "Tensor? seed, bool is_causal, float p, float scale, str softmax_mode, Tensor fwd_out) -> "
     "(Tensor, Tensor, Tensor)")  # fmt: skip
+@_whole
 def sdpa_recomp_bwd(
     grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attention_mask: torch.Tensor | None,
     m: torch.Tensor, linv: torch.Tensor, seed: torch.Tensor | None, is_causal: bool, p: float, scale: float,
@@ -241,6 +262,7 @@ def sdpa_recomp_bwd(
 @op(f"fp8_sdpa_bwd({_GRADIENTS}, Tensor? d_scale_q, Tensor? d_scale_k, Tensor? d_scale_v, Tensor? d_scale_s, "
     "Tensor? d_scale_do, Tensor? d_scale_ds, Tensor? q_scale_s, Tensor? q_scale_ds, bool is_amax_ds, Tensor fwd_out) "
     "-> (Tensor, Tensor, Tensor, Tensor)")  # fmt: skip
+@_whole
 def fp8_sdpa_bwd(
     grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, P: torch.Tensor, dm: torch.Tensor | None,
     is_causal: bool, p: float, scale: float, d_scale_q: Scale, d_scale_k: Scale, d_scale_v: Scale, d_scale_s: Scale,

@@ -50,7 +50,7 @@ class _Attention(torch.autograd.Function):
         return made.to(call.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         call, run = ctx.call, ctx.call.run
         q, k, v, weights, kept, q_inv, k_inv, v_inv, s_inv = ctx.saved_tensors
         kind = run.kinds.backward

@@ -43,7 +43,7 @@ class _Exchanged(torch.autograd.Function):
         return there(x, group)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         return ctx.back(gradients[0], ctx.group), None, None, None
 
 
@@ -66,7 +66,7 @@ class Split:
                             ("partition_dim", 1 if self.mode == "row" else 0)):  # fmt: skip
             setattr(parameter, name, value)
         if self.rows and self.mode == "row" and parameter.dim() == 1:
-            parameter.sequence_parallel = True  # type: ignore[attr-defined]
+            parameter.sequence_parallel = True
 
     def before(self, x: torch.Tensor) -> torch.Tensor:
         """The layer's input of this rank."""

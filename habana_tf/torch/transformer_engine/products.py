@@ -98,13 +98,15 @@ class Products(torch.autograd.Function):
         return made[0] if layer.splits is None else torch.cat(made)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         layer, run, count = ctx.layer, ctx.layer.run, ctx.count
         x, *saved = ctx.saved_tensors
         rows = layer.parts(gradients[0].contiguous())
-        wide = layer.parts(x) if x is not None else [None] * count
+        wide = layer.parts(x) if x is not None else []
         dtype, weight_dtypes, bias_dtypes = ctx.dtypes
-        of_x, of_weights, of_biases, amaxes = [], [], [], []
+        of_x, amaxes = [], []
+        of_weights: list[torch.Tensor | None] = []
+        of_biases: list[torch.Tensor | None] = []
         for k, g in enumerate(rows):
             a, a_inv, w, w_inv, scale = saved[5 * k : 5 * k + 5]
             g8, amax, g_inv = cast_by(g, run.backward, k, run.kinds.backward, run.chance, run.measured)

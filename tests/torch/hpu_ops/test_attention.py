@@ -66,6 +66,14 @@ def test_in_float32_with_gradients() -> None:
 
 
 @on_device()
+def test_autocast_leaves_an_op_whole() -> None:
+    mine = [t.to("hpu") for t in operands()]
+    with torch.autocast("hpu", torch.bfloat16):
+        made, _, _ = torch.ops.hpu.sdpa_fwd(*mine, None, 0.0, 0.3, True, "None", None, "left")
+    near(made, exact(*operands(), None, True, 0.3)[0])
+
+
+@on_device()
 def test_dropout_keeps_what_it_says() -> None:
     q, k, v = (t.to("hpu") for t in operands())
     made, p, kept = torch.ops.hpu.sdpa_fwd(q, k, v, None, 0.25, 0.5, False, "None", None, "left")
