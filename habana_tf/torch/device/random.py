@@ -13,7 +13,7 @@ from habana_tf.torch.record.current import index
 
 __all__ = [
     "default_generators", "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all",
-    "seed", "seed_all", "set_rng_state", "set_rng_state_all",
+    "seed", "seed_all", "set_rng_ctx", "set_rng_state", "set_rng_state_all", "unset_rng_ctx",
 ]  # fmt: skip
 
 default_generators = [generator.default]
@@ -67,3 +67,15 @@ def set_rng_state_all(new_states: Sequence[torch.Tensor]) -> None:
     if len(new_states) != 1:
         raise RuntimeError(f"set_rng_state_all got the states of {len(new_states)} cards: a process has one")
     set_rng_state(new_states[0])
+
+
+def set_rng_ctx(name: str) -> None:
+    """Chooses the kind of random numbers, as DTensor does around its own: "philox", which the device's always are.
+    Raises ValueError for another."""
+    if name != "philox":
+        raise ValueError(f'the random numbers of the device hpu are "philox", not "{name}"')
+
+
+def unset_rng_ctx(name: str) -> None:
+    """Ends what `set_rng_ctx` began."""
+    set_rng_ctx(name)

@@ -72,6 +72,9 @@ losses = train(model, slice(rank, None, size), clip)
 mean = torch.tensor([float(loss) for loss, _ in losses]).to(hpu)
 dist.all_reduce(mean)
 same(list(zip((mean / size).cpu(), [norm for _, norm in losses])), wanted, model, alone)
+drawn = torch.distributed.tensor.randn(2 * size, 64, device_mesh=mesh, placements=[Shard(0)])
+everywhere = drawn.full_tensor().cpu()
+assert everywhere.unique().numel() == everywhere.numel() and abs(float(everywhere.std()) - 1) < 0.2, "ranks draw alike"
 report(rank, (held, sum(p.numel() for p in alone.parameters())))
 dist.destroy_process_group()
 """
