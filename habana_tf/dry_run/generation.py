@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.card.model.parameters import FITTED, LATEST, check_release
+from habana_tf.card.model.parameters import ANSWERS, LATEST, check_release
 from habana_tf.card.prediction.generation import GRAPH_BYTES, GenerationPrediction, between
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import Chip
@@ -46,7 +46,7 @@ def predict_generation(
     none, and for a model whose layers are shared in a way that is not known.
     """
     known = chip_named(chip)
-    machine, parameters = box_named(known, box), FITTED.at(check_release(release))
+    machine, parameters = box_named(known, box), ANSWERS.at(check_release(release))
     kept = kv_precision or precision
     _check(known, (input_length, output_length, batch, tp, *batch_buckets), precision, kept, kv_cache)
     from habana_tf.dry_run.forward_passes import Meter
@@ -95,7 +95,11 @@ def _programs(meter: Meter, answer: _Answer, batch: int) -> int:
 def _check(chip: Chip, counts: Sequence[int], precision: str, kept: str, kv_cache: str) -> None:
     if min(counts) < 1:
         raise ValueError("input_length, output_length, batch, tp and batch_buckets are at least 1")
-    if precision not in PRECISIONS or kept not in (precision, "fp8", "bf16") or kv_cache not in CACHES:
+    if (
+        precision not in PRECISIONS
+        or kept not in (precision, "fp8", "bf16" if precision == "fp8" else "fp8")
+        or kv_cache not in CACHES
+    ):
         raise ValueError(
             f"precision={precision!r}, kv_precision={kept!r}, kv_cache={kv_cache!r}: one of {', '.join(PRECISIONS)}, "
             f"keys and values in that or in fp8, a cache that is {' or '.join(CACHES)}"

@@ -63,6 +63,12 @@ FITTED = Parameters(
     hidden=0.797, tpc_rate=0.597, early=0.629, launch=4.6e-6, skew=0.0173, attention=0.35, streamed=0.66, gaudi3=0.4
 )
 
+ANSWERS = replace(
+    FITTED, hidden=0.865, tpc_rate=0.584, launch=8.6e-6, attention=1.0, streamed=1.0, gaudi3=1.0
+)  # fmt: skip
+"""Those of language models that answer, with which `graph` was fitted: their passes are recorded as slices up to the
+diagonal, and a Gaudi3's rate is that of its best products (`Chip.mme_sustained`)."""
+
 LATEST_FITTED = FITTED.at(LATEST)
 """Those of the release that a prediction stands for."""
 

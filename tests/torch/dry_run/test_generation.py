@@ -195,6 +195,7 @@ def test_what_cannot_be_is_refused() -> None:
         asked("at least 1", **{name: 0})
     asked("tp=3 does not divide 8 heads, 4 of keys and values", tp=3)
     asked("precision='int4'", precision="int4")
+    asked("kv_precision='bf16'", precision="fp32", kv_precision="bf16")
     asked("kv_cache='paged'", kv_cache="paged")
     asked("has no 8-bit floats", precision="fp8", chip="gaudi")
     asked("none has room for 16 tokens", buckets=[8])
