@@ -1,6 +1,6 @@
 """Which of how many processes this one is, by the variables its launcher set. Needs neither MPI nor TensorFlow.
 
-Launchers are asked from the inside out: `habana-tf run`, `horovodrun` and `torchrun` before the `mpirun` or `srun` they
+Launchers are asked from the inside out: `habana-tf run`, `horovodrun`, `torchrun` and `deepspeed` before the `mpirun` or `srun` they
 may run under. One launcher gives all four numbers, so that they fit together. SLURM counts only inside a job step
 (`srun`): in a batch script or under `salloc` its variables describe the allocation, not this process.
 """
@@ -38,6 +38,7 @@ def launched() -> Ranks | None:
         (s.HABANA_SIM_RANK, s.HABANA_SIM_SIZE, s.HABANA_SIM_LOCAL_RANK, s.HABANA_SIM_LOCAL_SIZE),
         (s.HOROVOD_RANK, s.HOROVOD_SIZE, s.HOROVOD_LOCAL_RANK, s.HOROVOD_LOCAL_SIZE),
         (s.RANK, s.WORLD_SIZE, s.LOCAL_RANK, s.LOCAL_WORLD_SIZE),
+        (s.RANK, s.WORLD_SIZE, s.LOCAL_RANK, s.LOCAL_SIZE),
         (s.OMPI_COMM_WORLD_RANK, s.OMPI_COMM_WORLD_SIZE, s.OMPI_COMM_WORLD_LOCAL_RANK, s.OMPI_COMM_WORLD_LOCAL_SIZE),
         (s.PMI_RANK, s.PMI_SIZE, s.MPI_LOCALRANKID, s.MPI_LOCALNRANKS),
     )

@@ -13,6 +13,7 @@ OMPI = {"OMPI_COMM_WORLD_RANK": 5, "OMPI_COMM_WORLD_SIZE": 6,
         "OMPI_COMM_WORLD_LOCAL_RANK": 2, "OMPI_COMM_WORLD_LOCAL_SIZE": 3}  # fmt: skip
 PMI = {"PMI_RANK": 1, "PMI_SIZE": 4, "MPI_LOCALRANKID": 1, "MPI_LOCALNRANKS": 4}
 TORCHRUN = {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 1}
+DEEPSPEED = {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_SIZE": 2, "CROSS_RANK": 1, "CROSS_SIZE": 2}
 SLURM = {"SLURM_PROCID": 4, "SLURM_STEP_NUM_TASKS": 9, "SLURM_LOCALID": 0, "SLURM_NODEID": 1,
          "SLURM_STEP_TASKS_PER_NODE": "4(x2),1"}  # fmt: skip
 
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("without_settings")
         (PMI, Ranks(1, 4, 1, 4, "MPI_LOCALRANKID")),
         (SLURM, Ranks(4, 9, 0, 4, "SLURM_LOCALID")),
         (TORCHRUN, Ranks(3, 4, 1, 2, "LOCAL_RANK")),
+        (DEEPSPEED, Ranks(3, 4, 1, 2, "LOCAL_RANK")),
         ({**SLURM, **OMPI, **TORCHRUN}, Ranks(3, 4, 1, 2, "LOCAL_RANK")),  # one torchrun per host, started by srun
         ({"RANK": 1, "WORLD_SIZE": 2, **OMPI}, Ranks(5, 6, 2, 3, "OMPI_COMM_WORLD_LOCAL_RANK")),  # a script's own
         ({**OWN, **HOROVOD}, Ranks(2, 4, 0, 2, "HABANA_SIM_LOCAL_RANK")),
