@@ -67,8 +67,11 @@ _WHERE = {
 }
 _MODULES = {"bf16_config", "cache", "custom", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}
 
-# All but what only some releases of TensorFlow can give, and a name that has another one now.
-__all__ = ["__version__", *sorted({*_WHERE, *_MODULES} - {"HabanaEstimator", "habana_estimator", "setting"})]
+_NOT_EVERYWHERE = {"HabanaEstimator", "habana_estimator", "fp8_report", "op_by_op"}
+"""What only some releases of TensorFlow can give, and what needs PyTorch."""
+
+# Nor a name that has another one now.
+__all__ = ["__version__", *sorted({*_WHERE, *_MODULES} - _NOT_EVERYWHERE - {"setting"})]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,8 +15,9 @@ import habana_tf
 
 PACKAGES = Path(habana_tf.__file__).parent, Path(htf.__file__).parent
 # TensorFlow is the user's choice (an extra), and brings these; Horovod is an extra; the native module is our own.
+# PyTorch is an extra and brings typing_extensions; transformers' configurations are the user's.
 WITH_TENSORFLOW = {"tensorflow", "google", "keras", "ml_dtypes"}
-OPTIONAL = {"horovod", "torch"}
+OPTIONAL = {"horovod", "torch", "typing_extensions", "transformers"}
 
 
 def test_everything_that_is_imported_is_declared() -> None:

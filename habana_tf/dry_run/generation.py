@@ -12,7 +12,7 @@ from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
 
 if TYPE_CHECKING:
-    from habana_tf.dry_run.forward_passes import Meter
+    from habana_tf.torch.dry_run.forward_passes import Meter
     from habana_tf.torch.dry_run.generation import Forward
 
 PRECISIONS = ("bf16", "fp8", "fp32")
@@ -49,8 +49,8 @@ def predict_generation(
     machine, parameters = box_named(known, box), ANSWERS.at(check_release(release))
     kept = kv_precision or precision
     _check(known, (input_length, output_length, batch, tp, *batch_buckets), precision, kept, kv_cache)
-    from habana_tf.dry_run.forward_passes import Meter
     from habana_tf.torch import loader
+    from habana_tf.torch.dry_run.forward_passes import Meter
     from habana_tf.torch.dry_run.generation import Setting
 
     loader.load()

@@ -1,8 +1,8 @@
 """Which of how many processes this one is, by the variables its launcher set. Needs neither MPI nor TensorFlow.
 
-Launchers are asked from the inside out: `habana-tf run`, `horovodrun`, `torchrun` and `deepspeed` before the `mpirun` or `srun` they
-may run under. One launcher gives all four numbers, so that they fit together. SLURM counts only inside a job step
-(`srun`): in a batch script or under `salloc` its variables describe the allocation, not this process.
+Launchers are asked from the inside out: `habana-tf run`, `horovodrun`, `torchrun` and `deepspeed` before the `mpirun`
+or `srun` they may run under. One launcher gives all four numbers, so that they fit together. SLURM counts only inside a
+job step (`srun`): in a batch script or under `salloc` its variables describe the allocation, not this process.
 """
 
 from __future__ import annotations

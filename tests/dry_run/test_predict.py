@@ -109,7 +109,7 @@ def test_never_above_the_roofline() -> None:
         assert flops >= 2 * 3 * 8192 * 4096**2 * 5  # it is a large product indeed
         assert found.step_seconds >= flops / found.step.chip.peak_bf16_flops
         assert found.step_seconds >= sum(layer.hbm_bytes for layer in found.layers) / 2 / found.step.chip.hbm_bandwidth
-        assert 0.3 < found.mme_utilisation <= 1
+        assert 0.2 < found.mme_utilisation <= 1
 
 
 @on_hpu
@@ -253,5 +253,6 @@ def test_parts_of_micro_batches_sum_up_to_their_step() -> None:
         assert math.isclose(sum(t["seconds"] for t in found.pcie), found.step.copies, rel_tol=1e-9)
     once, each = (found.engines["MME"] * found.step_seconds for found in (one, four))
     assert math.isclose(each, 4 * once, rel_tol=1e-9)
-    assert 3 * one.step_seconds < four.step_seconds < 4 * one.step_seconds, "one update and one sum over cards"
+    card, cards = (found.step_seconds - found.parts["waiting for the host"] for found in (one, four))
+    assert 3 * card < cards < 4 * card, "one update and one sum over cards"
     assert four.limits.python == 4 * one.limits.python and "batch 4 x 64 each" in str(four)

@@ -8,6 +8,7 @@ from habana_tf.card.clock.counted import LaunchCounts
 from habana_tf.card.clock.report import Between, CardTimeReport, LaunchedRecipe
 from habana_tf.card.model.host import Host
 from habana_tf.card.model.step_time import StepTime
+from habana_tf.card.prediction.layouts import Layout, LayoutPlan, LayoutRow
 from habana_tf.card.prediction.limits import limits
 from habana_tf.card.prediction.plan import Plan, PlanRow
 from habana_tf.card.prediction.prediction import HostOp, Prediction
@@ -72,6 +73,15 @@ def plan() -> Plan:
     return Plan(wanted, rows, ("gaudi, batch 32, fp32: needs 40.0 GiB of 32.0 GiB: a batch of 16 at most fits",), rows)
 
 
+def layouts() -> LayoutPlan:
+    """A language model on 8 cards, by weights that are shared and by weights that are spread."""
+    rows = (
+        LayoutRow(Layout(1, 1, 8, 2, 2, 8, True, "mixed"), 4096, 12.5, 0.4, 90 << 30, True),
+        LayoutRow(Layout(4, 2, 1, 0, 1, 128, False, "bf16"), 4096, 31.0, 9.0, 60 << 30),
+    )
+    return LayoutPlan(chip("gaudi2"), rows, ("tp 1, pp 1, dp 8, ZeRO 0: needs 120.0 GiB of 96.0 GiB",), 24)
+
+
 def card_time() -> CardTimeReport:
     recipes = tuple(
         LaunchedRecipe(k, CLUSTER, "186 ops, Adam, sparse_categorical_crossentropy", ((64, 28), ()), 8, 0.5, each, 0.4,
@@ -99,5 +109,5 @@ def every() -> list[Report]:
     return [
         placement(), Explanation({"call": placement(), "train step": placement()}), recompilations(), prediction(),
         Comparison((prediction(), prediction())), card_time(), memory(),
-        plan(),
+        plan(), layouts(),
     ]  # fmt: skip

@@ -17,8 +17,8 @@ if HAS_TORCH:
     import torch
 
     import habana_tf
-    from habana_tf.dry_run import forward_passes
-    from habana_tf.dry_run.forward_passes import Meter
+    from habana_tf.torch.dry_run import forward_passes
+    from habana_tf.torch.dry_run.forward_passes import Meter
     from habana_tf.torch.dry_run.generation import Forward, Model, Setting
 
 LAZY = ("lazy",)
