@@ -95,7 +95,8 @@ class ClusterTime:
 class UnitWork:
     """A unit's work on a chip, independent of the parameters: seconds of its engine (for a kernel at one instruction
     per cycle, for a loop 0), bytes of HBM, operations of products. streamed: of a product, whether neither an operand
-    nor the result stays in SRAM; attention: whether it belongs to a causal attention."""
+    nor the result stays in SRAM; attention: whether it belongs to a causal attention; alone: whether it is the only
+    product of its program, as in a benchmark of one."""
 
     unit: Unit
     bundle: int
@@ -105,6 +106,7 @@ class UnitWork:
     matrix: MatrixTime | None
     streamed: bool
     attention: bool
+    alone: bool = False
 
 
 @functools.lru_cache(maxsize=32)
@@ -114,7 +116,9 @@ def work(chip: Chip, program: Program, results: frozenset[Node]) -> tuple[UnitWo
     home = bundles(units)
     moved = traffic(chip, program, units, home)
     attention = causal(units)[0]
-    return tuple(_work(chip, u, home[u.index], moved[u.index], u.index in attention) for u in units)
+    alone = sum(u.product for u in units) == 1
+    found = (_work(chip, u, home[u.index], moved[u.index], u.index in attention) for u in units)
+    return tuple(replace(w, alone=True) if alone and w.unit.product else w for w in found)
 
 
 def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int, attention: bool) -> UnitWork:
@@ -169,6 +173,8 @@ def _rate(chip: Chip, w: UnitWork, parameters: Parameters) -> float:
     """Share of its engine's peak that a unit reaches."""
     if not w.unit.product:
         return parameters.tpc_rate
+    if w.alone:
+        return chip.mme_sustained
     return (parameters.streamed if w.streamed else 1.0) * (parameters.gaudi3 if chip.name == "gaudi3" else 1.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from habana_tf.card.model.cluster_time import ClusterTime, cluster_time
 from habana_tf.card.model.lowered import Lowered
-from habana_tf.card.model.parameters import Parameters
+from habana_tf.card.model.parameters import LATEST_FITTED, Parameters
 from habana_tf.hardware.chips import chip, chips
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
@@ -51,6 +51,39 @@ def test_parameters_do_what_their_names_say() -> None:
     late = timed(lowered, replace(PLAIN, launch=1e-3))
     assert [u.seconds for u in late.units] == pytest.approx([1e-3 + u.seconds for u in best.units])
     assert {u.bound for u in late.units} == {"launch"} and late.seconds == pytest.approx(best.seconds + 2e-3)
+
+
+def product(rows: int, common: int, columns: int, more: bool = False) -> Lowered:
+    """x w in bf16, a result; more: another product with the same x is one, too."""
+    b = Builder()
+    x = b.input((rows, common), DType.BF16)
+    made = [b.contract(x, b.input((common, columns), DType.BF16), MATMUL) for _ in range(1 + more)]
+    return cluster(b, made, list(range(1 + more)))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "teraflops", "error"),
+    [
+        ("gaudi2", (16384, 8192, 1280), 395.4, 0.08),
+        ("gaudi2", (16384, 8192, 7168), 425.2, 0.08),
+        ("gaudi2", (4096, 4096, 4096), 408.2, 0.08),
+        ("gaudi2", (16384, 16384, 16384), 379.8, 0.14),
+        ("gaudi2", (14336, 2048, 15360), 418.7, 0.08),
+        ("gaudi3", (16384, 768, 4096), 1243.0, 0.15),
+    ],
+)
+def test_a_product_by_itself_is_as_fast_as_published(
+    name: str, shape: tuple[int, int, int], teraflops: float, error: float
+) -> None:
+    """Measured on cards by NAVER and by stas00/ml-engineering. In a program with others large ones are slower."""
+    rows, common, columns = shape
+    alone, both = (product(*shape, more) for more in (False, True))
+    one, two = (
+        cluster_time(chip(name), each.program, frozenset(each.made.values()), LATEST_FITTED).seconds
+        for each in (alone, both)
+    )
+    assert 2 * rows * common * columns / one / 1e12 == pytest.approx(teraflops, rel=error)
+    assert two > 1.9 * one
 
 
 def test_the_units_of_a_cluster_are_never_less_than_it() -> None:
