@@ -9,7 +9,7 @@ from habana_tf.ir.primitives import Node
 from habana_tf.torch.ops.row import Call, both, formula, overload
 
 overload(*both("relu"))(lambda c, x: c.elementwise("max", x, 0))
-formula("threshold_backward", runtime=["threshold"], literal=lambda n: n == 0, floats=False)(
+formula("threshold_backward", runtime=["threshold"], literal=lambda n: n == 0)(
     lambda dy, x, threshold: x.test("le", threshold).where(0, dy)
 )
 formula(*both("threshold"), runtime=["threshold", "value"])(
