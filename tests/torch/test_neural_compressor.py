@@ -100,3 +100,88 @@ def test_a_tiny_llama(chip: str, lazy: str, method: str, scale_format: str) -> N
     check("{method}", "{scale_format}", {end})
     """
     python(program, HABANA_SIM_CHIP=chip, PT_HPU_LAZY_MODE=lazy)
+
+
+def check_attention() -> None:
+    """What it patches by the names that optimum-habana's modules have: products, softmax, caches, fused attention."""
+    import torch
+    from neural_compressor.torch.quantization import FP8Config, convert, finalize_calibration, prepare
+    from torch import nn
+
+    from habana_frameworks.torch.hpex.kernels import FusedSDPA
+
+    class Matmul(nn.Module):
+        def forward(self, *args: Any, **named: Any) -> torch.Tensor:
+            return torch.matmul(*args, **named)
+
+    class Softmax(nn.Module):
+        def forward(self, x: torch.Tensor, dim: int, invAttnHead: Any = None) -> torch.Tensor:
+            return x.softmax(dim)
+
+    class KVCache(nn.Module):
+        cache: torch.Tensor
+
+        def allocate(self, inp_seq_len: int, dtype: torch.dtype, device: torch.device, shape: Any) -> None:
+            self.cache = torch.zeros(shape, dtype=dtype, device=device)
+
+        def update(self, prev: torch.Tensor, cur: torch.Tensor, dim: int, idx: torch.Tensor, inp_seq_len: int) -> Any:
+            return prev.index_copy_(dim, idx, cur)
+
+        def get_shape(self) -> Any:
+            return self.cache.shape
+
+        def forward(self, cur: torch.Tensor, idx: torch.Tensor) -> Any:
+            return self.update(self.cache, cur, 2, idx, -1)
+
+    class ModuleFusedSDPA(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self._hpu_kernel_fsdpa = FusedSDPA
+
+        def forward(self, *args: Any) -> Any:
+            return self._hpu_kernel_fsdpa.apply(*args)
+
+    class Attention(nn.Module):
+        def __init__(self, fused: bool) -> None:
+            super().__init__()
+            self.qkv, self.k_cache, self.v_cache = nn.Linear(64, 192), KVCache(), KVCache()
+            self.scores, self.softmax, self.mixed = Matmul(), Softmax(), Matmul()
+            self.fused_sdpa = ModuleFusedSDPA() if fused else None
+
+        def forward(self, x: torch.Tensor) -> Any:
+            q, k, v = self.qkv(x).view(2, 10, 3, 4, 16).permute(2, 0, 3, 1, 4)
+            idx = torch.arange(10, device=x.device)
+            for cache in (self.k_cache, self.v_cache):
+                cache.allocate(10, x.dtype, x.device, k.shape)
+            k, v = self.k_cache(k, idx), self.v_cache(v, idx)
+            if self.fused_sdpa is not None:
+                return self.fused_sdpa(q, k, v, None, 0.0, False, None)
+            return self.mixed(self.softmax(self.scores(q, k.transpose(-2, -1)) / 4, dim=-1), v)
+
+    def made(fused: bool) -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(Attention(fused)).bfloat16().eval()
+
+    x = torch.randn(2, 10, 64).bfloat16()
+    for fused, kinds in ((False, {"PatchedMatmul", "PatchedSoftmax"}), (True, {"PatchedModuleFusedSDPA"})):
+        kept: dict[str, Any] = {"observer": "maxabs", "dump_stats_path": f"{tempfile.mkdtemp()}/inc"}
+        with torch.no_grad():
+            want = made(False)(x).double()
+            measured = prepare(made(fused).to("hpu"), FP8Config(mode="MEASURE", **kept))
+            measured(x.to("hpu"))
+            finalize_calibration(measured)
+            model = convert(made(fused).to("hpu"), FP8Config(mode="QUANTIZE", scale_method="maxabs_hw", **kept))
+            out = model(x.to("hpu")).cpu().double()
+        assert kinds | {"PatchedLinear", "PatchedKVCache"} <= {type(m).__name__ for m in model[0].children()}
+        assert model[0].k_cache.orig_mod.cache.dtype is torch.float8_e4m3fn
+        assert 0.01 < (out - want).norm() / want.norm() < 0.08  # of the roundings to 4 bits
+
+
+def test_attention_and_caches() -> None:
+    program = """
+    import habana_frameworks.torch.core
+    from tests.torch.test_neural_compressor import check_attention
+
+    check_attention()
+    """
+    python(program, HABANA_SIM_CHIP="gaudi2", PT_HPU_LAZY_MODE="1")

@@ -91,8 +91,8 @@ class Meter:
         return {each: self._measured(*whole[each].work, *whole[each].numbers) for each in wanted}
 
     def programs(self, passes: Iterable[Forward]) -> int:
-        """How many different programs they launch: as many with all layers as with few."""
-        found = self._with(min(self.layers, RECORDED[-1] * self._period), list(dict.fromkeys(passes)))
+        """How many different programs they launch: as many with all layers as with two of each kind."""
+        found = self._with(min(self.layers, RECORDED[0] * self._period), list(dict.fromkeys(passes)))
         return len(frozenset().union(*(each.programs for each in found.values())))
 
     def _measured(self, *numbers: float) -> Measured:

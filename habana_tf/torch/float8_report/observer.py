@@ -142,7 +142,7 @@ class Observer(TorchDispatchMode):
     def _product(self, given: dict[Any, Any]) -> None:
         """Operands of a product that were in 8 bits before."""
         for kind, place, name, transposed, by in (("input", 0, "A", 1, 6), ("weight", 2, "B", 3, 7)):
-            x: Any = given.get(place, given.get(name))
+            x: torch.Tensor = given.get(place) if place in given else given[name]
             storage = x.untyped_storage()._cdata
             if x.dtype not in FORMATS or storage in self._cast or (storage, x.storage_offset()) in self._held:
                 continue

@@ -147,6 +147,7 @@ def line(frame: FrameType | None = None) -> str:
     return ""
 
 
+@functools.lru_cache(4096)  # a line that reads a value in a loop is asked for each time
 def seen(file: str, line: int) -> str:
     """A line as reports name it: file:line, the file as seen from the current folder."""
     with contextlib.suppress(OSError):  # of a folder that is gone
