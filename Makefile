@@ -81,7 +81,7 @@ test-all: $(VENV)/.installed $(WITH_HOROVOD) $(WITH_GARDEN) ## The rest: more ex
 	TESTS_THOROUGH=1 $(VENV)/bin/pytest -m "rest or part" $(if $(NARROW),,$(SIDE_BY_SIDE)) \
 		$(if $(CHOSEN),,$(CURDIR)/tests --ignore $(CURDIR)/tests/networks) $(ARGS)
 
-test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFlow (slow); TESTS_PART=0/4 takes a quarter
+test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFlow (slow); TESTS_PART=0/6 takes a sixth
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) -n logical --maxprocesses 2 $(CURDIR)/tests/networks $(ARGS)
 

@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # of what the marks have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """TESTS_PART=1/4 takes every fourth test, from the second on, TESTS_FILES=1/2 all tests of every second file: CI
+    """TESTS_PART=1/6 takes every sixth test, from the second on, TESTS_FILES=1/2 all tests of every second file: CI
     does the one of what is long, the other of what every file prepares anew, other ones each day."""
     files = effort.part_of([*dict.fromkeys(item.path for item in items)], "TESTS_FILES")
     kept = effort.part_of([item for item in items if item.path in files], "TESTS_PART")

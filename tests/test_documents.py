@@ -64,7 +64,7 @@ NEVER = {
     "print(torch.randn(4, device='hpu').frac())\"": "tests/torch/test_documents.py does it",
     'python -c "import torch; print(torch.ops.aten.frac.default._schema)"': "wants PyTorch, as the two before",
     "make test-torch": "an environment and tests of its own; CI runs it",
-    "make test-networks": "hours; CI runs a quarter each day",
+    "make test-networks": "hours; CI runs a sixth each day",
     "make test-all": "this test is in it",
     "make bench": "measures, for minutes, a machine that nobody else may use",
     'make bench ARGS="--models warmstart"': "measures, as above; tests/benchmarks has its parts",
