@@ -4,7 +4,7 @@ Meta kernels say shapes. They let pass what kernels refuse: a source of another 
 go together, a view that is written while it overlaps what is read. A lowering trusts what it is given. So the CPU's
 kernel is called on tensors of its own:
 
-    up to `SMALL` elements   zeros of the same shapes and strides; views of one storage stay that
+    up to `SMALL` elements   zeros of the same shapes and strides; views of one storage stay that where one is written
     more                     long axes are shortened, equal ones to equal lengths, longer ones to longer lengths; where
                              that is refused, which may come of the shortening, less of them, and at last none
 
@@ -72,7 +72,8 @@ class _Call:
                 span = spans.setdefault(t.untyped_storage().data_ptr(), [first * size, 0])
                 span[:] = min(span[0], first * size), max(span[1], (first + _span(t)) * size)
         self.spans = spans
-        self.shared = len(spans) < sum(t.numel() > 0 for t in self.given)
+        writes = overload._schema.is_mutable  # else it is all one what shares memory with what
+        self.shared = writes and len(spans) < sum(t.numel() > 0 for t in self.given)
         self.long = {} if self.shared else _shortened({n for t in self.given for n in t.shape})
         self.known = (overload, mixed, self._described(args), self._described(kwargs))
 

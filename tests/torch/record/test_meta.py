@@ -112,3 +112,16 @@ def test_a_wrong_call_raises_after_right_ones_of_other_lengths() -> None:
             torch.zeros(12, 1, device=device).expand(12, 12).add_(1)
     for sizes in ((30, 12, 12), (40, 15, 15), (50, 11, 20), (60, 13, 20), (70, 14, 70), (40, 15, 16), (50, 20, 19)):
         assert tried("hpu", *sizes) == tried("cpu", *sizes), sizes
+
+
+@on_device(modes=("lazy",))
+def test_parts_of_one_large_tensor_are_joined_without_memory_of_their_own() -> None:
+    from habana_tf.torch.dry_run.recorder import recorded
+
+    with recorded():
+        parts = torch.empty(1 << 42, device="hpu").chunk(2)
+        joined = torch.cat(parts[::-1])
+    assert joined.shape == (1 << 42,)
+    x = torch.ones(8, device="hpu")
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x[1:].copy_(x[:-1])
