@@ -29,6 +29,7 @@ from habana_tf.ir.primitives import Custom, Node, Op, Program, Rows
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """Compiles a program to a recipe. Raises Unfit if code generation does not support it."""
+    assert [n.arg for n in program.inputs] == [*range(len(program.inputs))], "a launch gives inputs by these numbers"
     outputs = [(n.dtype, n.shape) for n in program.results]
     program = prepared(program)
     plan = schedule(program, rounding=bf16_rounding(target.rounds_to_bf16))
@@ -125,6 +126,9 @@ class _CallList:
         for call in calls:
             if call.grid == 0 or (early and call.once):
                 continue
+            sizes = [code.temps[b[1]] if isinstance(b, tuple) else b.nbytes for b in call.buffers]
+            if call.custom is None and all(n == 0 for n in sizes):
+                continue  # rows without elements
             numbers = self._numbers(call, temps)
             if copied is not None and len(calls) == 1 and (output := self.layout.reusable_output(*copied)) is not None:
                 self.copies.append((len(self.calls), copied[0], output))

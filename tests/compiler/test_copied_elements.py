@@ -7,7 +7,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.copied_elements import copied
+from habana_tf.compiler.packed_recipe import pack, unpack
+from habana_tf.compiler.recipe import Kind
+from habana_tf.compiler.recipe_checks import check
+from habana_tf.hardware import cpu
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
@@ -25,6 +30,23 @@ def test_a_transposition_is_a_copy_where_the_order_stays(shape: tuple[int, ...])
             assert found is not None and (found.dims, found.shape) == ([elements.size], turned.shape), axes
         else:
             assert found is None, axes
+
+
+def test_a_stored_recipe_takes_all_inputs_whichever_is_copied() -> None:
+    """A launch gives a recipe all that its op reads: an op may read what it overwrites."""
+    target = cpu.target()
+    for k in range(3):
+        b = Builder()
+        inputs = [b.input(shape, DType.F32) for shape in ((4, 6), (2, 3, 4), (0, 5))]
+        found = copied(Program(inputs, [b.reshape(inputs[k], (inputs[k].numel,))]))
+        if k == 2:
+            assert found is None  # nothing to copy
+            continue
+        assert found is not None and found.dims == [24, 24, 0]
+        recipe = unpack("copy", pack(compile_program(found.program, "copy", target))[1])
+        takes, gives = ([(n.dtype, n.shape) for n in nodes] for nodes in (found.program.inputs, found.program.results))
+        check(recipe, takes, gives)
+        assert {buffer.index for buffer in recipe.buffers if buffer.kind is Kind.INPUT} == {k}
 
 
 def test_a_part_is_no_copy_of_the_whole() -> None:

@@ -80,6 +80,14 @@ def test_a_recipe_as_it_was_stored_is_taken() -> None:
     _check(unpack("made", _packed()))
 
 
+def test_rows_of_no_elements_are_taken_too() -> None:
+    b = Builder()
+    x = b.input((3, 0), DType.F32)
+    program = Program(b.inputs, [b.scan("sum", x, 1), b.sort(x, 1)])
+    recipe = unpack("made", pack(compile_program(program, "made", target()))[1])
+    check(recipe, *([(n.dtype, n.shape) for n in nodes] for nodes in (program.inputs, program.outputs)))
+
+
 @pytest.mark.parametrize("lie", LIES)
 def test_a_recipe_that_lies_is_refused(lie: str) -> None:
     plan = json.loads(_packed()["plan"])

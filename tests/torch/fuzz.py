@@ -23,6 +23,7 @@ from habana_tf.torch.ops import own_ops
 from habana_tf.torch.ops.table import rows
 from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.overload import Overload
+from tests.child import check_recipes
 from tests.torch.error_inputs import moved, raised
 
 CALLS = 24
@@ -213,6 +214,7 @@ def main(part: int, parts: int, row: int, first: int) -> None:
     import habana_frameworks.torch.core  # noqa: F401
 
     warnings.simplefilter("ignore")
+    check_recipes()
     for k, name in list(enumerate(named(part, parts)))[row:]:
         calls = Calls(name)
         for c, (args, kwargs) in enumerate(calls):
