@@ -9,10 +9,9 @@ may be any, and so may times, sizes and shares: they are a model's of a card, or
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -82,33 +81,35 @@ def written(section: str, said: Sequence[str]) -> str:
     return out
 
 
-def run(section: str, folder: Path) -> str:
+@functools.cache
+def said_by(command: str, fails: bool) -> str:
+    """What a command prints in a folder with the page's programs. Two sections may have the same one."""
+    words = shlex.split(command)
+    own = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
+    words = words[len(own) :]
+    words = ["-m", "habana_tf.cli", *words[1:]] if words[0] == "habana-tf" else words[1:]
+    programs = re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, program in programs:
+            (Path(folder) / name).write_text(f"# {name}\n{program}")
+        env = environment(HOME=folder, COLUMNS="120", **own)
+        done = forked.run(words, env, 300, folder, hpu=True, framework="torch")
+    said = done.stdout + done.stderr
+    assert (done.returncode != 0) == fails, f"{command}\n{said}"
+    return said
+
+
+def run(section: str) -> str:
     """What the commands of a section print. One with `|| true` fails, all others do not."""
-    for name, program in re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
-        (folder / name).write_text(f"# {name}\n{program}")
-    out = []
-    for line in "".join(fences(section, "sh")).splitlines():
-        command, fails, _ = line.partition(" || true")
-        words = shlex.split(command)
-        own = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
-        words = words[len(own) :]
-        env = environment(HOME=str(folder), COLUMNS="120", **own)
-        if words[0] == "habana-tf":
-            words = [sys.executable, "-m", "habana_tf.cli", *words[1:]]
-            done = subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
-        else:
-            done = forked.run(words[1:], env, 300, folder, hpu=True, framework="torch")
-        said = done.stdout + done.stderr
-        assert (done.returncode != 0) == bool(fails), f"{line}\n{said}"
-        out.append(said)
-    return "\n".join(out)
+    lines = "".join(fences(section, "sh")).splitlines()
+    return "\n".join(said_by(line.removesuffix(" || true"), line.endswith(" || true")) for line in lines)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("heading", sections())
-def test_a_section_prints_what_stands_below_its_commands(heading: str, tmp_path: Path) -> None:
+def test_a_section_prints_what_stands_below_its_commands(heading: str) -> None:
     section = sections()[heading]
-    said = run(section, tmp_path)
+    said = run(section)
     shown = "".join(fences(section, "text"))
     assert not missing(shown, said), f"{missing(shown, said)!r} is not in\n{said}"
 
@@ -121,6 +122,5 @@ def test_there_are_fifteen_questions() -> None:
 if __name__ == "__main__":
     text = PAGE.read_text()
     for section in sections().values():
-        with tempfile.TemporaryDirectory() as folder:
-            text = text.replace(section, written(section, run(section, Path(folder)).splitlines()))
+        text = text.replace(section, written(section, run(section).splitlines()))
     PAGE.write_text(text)
