@@ -13,9 +13,9 @@ examples:
   habana-tf fp8-report generate.py
   HABANA_SIM_CHIP=gaudi3 habana-tf fp8-report --json generate.py --model my_model
 
-The script runs to its end, more slowly than by itself; what it writes goes to standard error. Graphs that are replayed,
-and graphs of torch.compile, are not seen. habana_tf.fp8_report(model, *inputs, against=..., measurements=...) compares
-with a model in bfloat16 and reads the files of a calibration.
+The script runs to its end, more slowly than by itself: op by op, graphs of torch.compile and modules that replay HPU
+graphs, too. What it writes goes to standard error. habana_tf.fp8_report(model, *inputs, against=..., measurements=...)
+compares with a model in bfloat16 and reads the files of a calibration.
 """
 
 

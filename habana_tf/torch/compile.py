@@ -30,6 +30,7 @@ from habana_tf.torch.loader import load
 from habana_tf.torch.memory.strides import hints, order_of_strides, ordered
 from habana_tf.torch.record import current, scopes
 from habana_tf.torch.record.compiled_steps import GraphKind
+from habana_tf.torch.record.each_op import EachOp
 from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.stretches import BoundStretch
 from habana_tf.torch.record.tree import TreeNode
@@ -217,9 +218,9 @@ class Region(torch.nn.Module):
 
     def _called(self, args: Sequence[Any], run: Callable[..., Any]) -> Any:
         recorder = current.recorder()
-        if recorder.watched is not None:  # a capture, which notes what is recorded
+        if recorder.watched is not None or EachOp.entered:  # a capture, which notes what is recorded, sees it, too
             with torch.no_grad():
-                return run(*args)
+                return (_Walk(self.graph).run if EachOp.entered else run)(*args)
         if self.numbers is None:
             self.numbers, self.held = self._looked_at(args)
         with recorder.lock:

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
 from habana_tf.torch.dispatch.fallback import host_view
 from habana_tf.torch.record import current, scopes
+from habana_tf.torch.record.each_op import EachOp
 from habana_tf.torch.record.nested import mapped, tensors
 from habana_tf.torch.record.overload import is_written
 
@@ -65,10 +65,11 @@ class ComparedOp:
 
 @dataclass(frozen=True, repr=False)
 class OpByOp(Report):
-    """ops: every result of an op, in order; result: what the function gave."""
+    """ops: every result of an op, in order; result: what the function gave; said: sentences."""
 
     ops: tuple[ComparedOp, ...]
     result: Any = None
+    said: tuple[str, ...] = ()
 
     @property
     def first_not_finite(self) -> ComparedOp | None:
@@ -93,7 +94,7 @@ class OpByOp(Report):
         return [{**asdict(op), "differs": op.differs} for op in self.ops]
 
     def shown(self) -> list[str | Table]:
-        out: list[str | Table] = [f"{self.summary()}."]
+        out: list[str | Table] = [f"{self.summary()}.", *self.said]
         for said, op in (
             ("first with a NaN or an infinity", self.first_not_finite),
             ("first where float64 gives a number", self.first_overflow),
@@ -117,10 +118,10 @@ def op_by_op(function: Callable[..., Any], *args: Any, **kwargs: Any) -> OpByOp:
     beside = _Beside()
     with beside:
         result = function(*args, **kwargs)
-    return OpByOp(tuple(beside.ops), result)
+    return OpByOp(tuple(beside.ops), result, beside.said)
 
 
-class _Beside(TorchDispatchMode):
+class _Beside(EachOp):
     """Runs each op a second and a third time."""
 
     def __init__(self) -> None:
@@ -192,10 +193,10 @@ def _compared(
     dtype = str(t.dtype).removeprefix("torch.")
     error, cpu_error, overflow = None, None, False
     if wide is not None and wide.shape == card.shape and wide.is_floating_point():
-        error = _error(card, wide.double())
-        overflow = bool((torch.isfinite(wide) & ~finite).any())
+        exact = wide.double()
+        error, overflow = _error(card, exact), bool((torch.isfinite(exact) & ~finite).any())
         if same is not None:
-            cpu_error = _error(same.double(), wide.double())
+            cpu_error = _error(same.double(), exact)
     return ComparedOp(
         op, layer, line, tuple(t.shape), dtype, largest, all_finite, was_finite, error, cpu_error, overflow
     )

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from habana_tf.torch.device.graphs import HPUGraph, graph, is_current_stream_capturing
 from habana_tf.torch.device.own_graphs import CachedParams, copy_to, input_hash
 from habana_tf.torch.record import current
+from habana_tf.torch.record.each_op import EachOp
 from habana_tf.torch.record.nested import tensors
 
 __all__ = [
@@ -90,7 +91,8 @@ class _Replaying:
         training = self.module is not None and self.module.training
         recorder = current.recorder()
         trains = training and torch.is_grad_enabled() and recorder.lazy and recorder.watched is None
-        key = _key(leaves, spec, training) if trains or not self.gradients else None
+        replays = (trains or not self.gradients) and not EachOp.entered
+        key = _key(leaves, spec, training) if replays else None
         with torch.set_grad_enabled(self.gradients and torch.is_grad_enabled()):
             if key in self.known and self.known[key].moved:
                 del self.known[key]
@@ -237,7 +239,7 @@ def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool)
 
         @functools.wraps(each)
         def call(*args: Any) -> Any:
-            return captured(pytree.tree_leaves(args))
+            return each(*args) if EachOp.entered else captured(pytree.tree_leaves(args))
 
         return call
     if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks:
@@ -260,7 +262,7 @@ class _AsSampled:
         return _itself, (self.original,)
 
     def __call__(self, *args: Any) -> Any:
-        if self.module.training != self.training:
+        if self.module.training != self.training or EachOp.entered:
             return self.original(*args)
         return self.captured(pytree.tree_leaves(args))
 

@@ -24,6 +24,7 @@ import torch
 from habana_tf.torch.device.streams import Stream, current_stream, set_stream
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import current
+from habana_tf.torch.record.each_op import EachOp
 from habana_tf.torch.record.loaded_program import LoadedProgram, Watched, aligned
 from habana_tf.torch.record.overload import Drawn
 from habana_tf.torch.record.recorder import Recorder
@@ -164,6 +165,7 @@ class HPUGraph:
             recorder.flush()
             for step in self._steps:
                 step.run()
+            EachOp.replayed += sum(isinstance(step, _Program) for step in self._steps)
             recorder.memory.publish()
 
     def reset(self) -> None:

@@ -3,8 +3,7 @@
 Of each cast the operand is at hand, so that its figures are exact: the largest size, the share of numbers beyond the
 format's end, the share that becomes 0, the error of what the codes stand for. Of a tensor that was in 8 bits before,
 such as a loaded weight, only codes are: the share that has the format's largest is at most clipped, the share that is 0
-is at most flushed. Figures are summed where the tensors are and read at the end; graphs that are replayed, and graphs
-of torch.compile, call no op and are not seen.
+is at most flushed. Figures are summed where the tensors are and read at the end.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from habana_tf.torch.hpu_ops.float8 import largest
 from habana_tf.torch.record import scopes
+from habana_tf.torch.record.each_op import EachOp
 
 FORMATS = (torch.float8_e4m3fn, torch.float8_e5m2)
 _MOST = 64
@@ -90,7 +89,7 @@ class Operand:
         return (self._errors / self._squares) ** 0.5 if self.exact and self._squares else None
 
 
-class Observer(TorchDispatchMode):
+class Observer(EachOp):
     """While it is entered, all casts and products in 8 bits of this thread are noted, in order."""
 
     def __init__(self) -> None:

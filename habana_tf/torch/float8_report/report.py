@@ -116,13 +116,14 @@ def fp8_report(
     Raises ValueError for a model on another device than the simulated card or the CPU.
     """
     load()
-    said = list(files.told(measurements, model)) if measurements is not None else []
+    plain = getattr(model, "_orig_mod", model)  # of torch.compile
+    said = list(files.told(measurements, plain)) if measurements is not None else []
     with torch.no_grad():
         wanted = _results(against, inputs, named) if against is not None else {}
         found = dict[str, float]()
-        with Observer() as observer, _compared(model, wanted, found):
+        with Observer() as observer, _compared(plain, wanted, found):
             model(*inputs, **named)
-    return made(observer, said, found, type(model).__name__, against)
+    return made(observer, said, found, type(plain).__name__, against)
 
 
 def made(
@@ -131,7 +132,7 @@ def made(
 ) -> Float8Report:  # fmt: skip
     """The report of what an observer has seen. outermost: the class of the model, whose name is left out of layers'."""
     rows = []
-    sentences = list(said)
+    sentences = [*said, *observer.said]
     name = current.chip().device_type.capitalize()
     for operand in observer.operands.values():
         if not operand.count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from torch import nn
 
 import habana_tf
+from habana_tf.torch.record import current
 
 E4M3 = torch.float8_e4m3fn
 
@@ -205,3 +207,40 @@ def test_of_a_script(tmp_path: Path) -> None:
     (row,) = made["rows"]
     assert (row["layer"], row["largest"]) == ("Net", 200.0)
     assert row["clipped"] == row["flushed"] == pytest.approx(1 / 3)
+
+
+@on_device()
+def test_compiled_and_graphed_modules_are_seen_op_by_op() -> None:
+    """Beside the module itself, before and after the first call; what a program replays itself is said."""
+    from habana_frameworks.torch import hpu
+
+    lazy = current.recorder().lazy
+    short, plain, x = (each.to("hpu") for each in model())
+    with torch.no_grad():
+        want, exact = habana_tf.fp8_report(short, x, against=plain), short(x).cpu()
+        compiled = torch.compile(short, backend="hpu_backend")
+        others = [compiled, hpu.wrap_in_hpu_graph(copy.deepcopy(short))] if lazy else [compiled]
+        for other in others:
+            for _ in range(3):
+                report = habana_tf.fp8_report(other, x, against=plain)
+                assert (report.rows, report.outputs, report.said) == (want.rows, want.outputs, ())
+                ops = habana_tf.op_by_op(other, x)
+                assert [op.op for op in ops.ops][:2] == ["hpu.cast_to_fp8_v2.scalar", "hpu.fp8_gemm_v2.default"]
+                assert not any(op.differs for op in ops.ops) and torch.equal(ops.result.cpu(), exact)
+                assert torch.equal(other(x).cpu(), exact)
+        if lazy:
+            graph = hpu.HPUGraph()
+            with hpu.graph(graph):
+                made = short(x)
+            assert made.shape == exact.shape
+            for report in (habana_tf.fp8_report(Replays(graph), x), habana_tf.op_by_op(Replays(graph), x)):
+                assert report.said[0].startswith("1 launches of HPU graphs") and "1 launches" in str(report)
+
+
+class Replays(nn.Module):
+    def __init__(self, graph: Any) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, x: torch.Tensor) -> None:
+        self.graph.replay()
