@@ -152,7 +152,7 @@ class _Search:
         """By lines over layers and micro-batches."""
         of_stage = self.layers // at.pp
         layers = (3, 4) if self.alike and of_stage > 4 else (of_stage,)
-        low = max(2, at.pp)
+        low = max(2, at.pp + (at.pp > 1))  # from there on the first stage keeps no more of them
         counts = (low, low + 1) if at.micro_batches > low + 1 else (at.micro_batches,)
         across = []
         for count in counts:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from habana_tf.card.model.cluster_time import cluster_time
+from habana_tf.card.model.cluster_time import ClusterTime, cluster_time, together
 from habana_tf.card.model.collective_time import collective_seconds
 from habana_tf.card.model.lowered import lowered
 from habana_tf.card.model.network import slowest
@@ -150,22 +150,24 @@ def predict_ranks(
 
 
 class _Costs:
-    """What launches take; equal programs are computed once."""
+    """What launches take; equal programs are computed once. MME, TPC and HBM work side by side in a step as they do in
+    a program: collectives end programs, and to those of one card nothing else than their order would be told apart."""
 
     def __init__(self, chip: Chip, parameters: Parameters) -> None:
         self._chip, self._parameters = chip, parameters
-        self._known: dict[bytes, tuple[str, float]] = {}
+        self._known: dict[bytes, tuple[str, ClusterTime]] = {}
 
     def events(self, found: Sequence[Any]) -> list[Event]:
-        made: list[Event] = []
-        for each in found:
-            if isinstance(each, Collective):
-                made.append(each)
-            else:
-                made.append(Launch(*self._of(each.program.recording), each.reads, each.writes))
-        return made
+        """The launches and collectives of a step."""
+        of = {k: self._of(each.program.recording) for k, each in enumerate(found) if not isinstance(each, Collective)}
+        alone = sum(time.seconds for _, time in of.values())
+        share = together([u for _, time in of.values() for u in time.units], self._parameters) / alone if alone else 1.0
+        return [
+            Launch(of[k][0], share * of[k][1].seconds, each.reads, each.writes) if k in of else each
+            for k, each in enumerate(found)
+        ]
 
-    def _of(self, recording: Any) -> tuple[str, float]:
+    def _of(self, recording: Any) -> tuple[str, ClusterTime]:
         from habana_tf.torch.record.program import cluster_of, signature
 
         key = recording.computed()
@@ -174,5 +176,5 @@ class _Costs:
             shapes = [shape for _, shape, _ in signature(recording)]
             made = lowered(cluster, shapes, [None] * len(cluster.inputs))
             time = cluster_time(self._chip, made.program, frozenset(made.made.values()), self._parameters)
-            self._known[key] = cluster.name, time.seconds
+            self._known[key] = cluster.name, time
         return self._known[key]

@@ -7,6 +7,8 @@ It is a program for `dry_run.ranks.predict_ranks`: run as a rank of a job that d
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -16,10 +18,12 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from habana_tf.card.prediction.layouts import Layout
-from habana_tf.torch.dry_run.generation import FUSED, shortened, use_habanas_attention
+from habana_tf.torch.dry_run.generation import shortened
 
 STEPS = 2
 """Of the optimizer: the first makes its state."""
+_CAUSAL = "habana_fused_causal_sdpa"
+"""What transformers calls the attention here."""
 
 
 def program(config: Any, layout: Layout, length: int, layers: int, micro_batches: int) -> Callable[[], None]:
@@ -27,21 +31,43 @@ def program(config: Any, layout: Layout, length: int, layers: int, micro_batches
 
     def run() -> None:
         from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import loss_parallel
 
         import habana_tf.torch.distributed.group  # noqa: F401
 
-        use_habanas_attention()
+        _use_habanas_attention()
         dist.init_process_group("hccl")
         shape = (layout.pp, layout.dp, layout.tp)
         mesh = init_device_mesh("hpu", shape, mesh_dim_names=("pp", "dp", "tp"))
         stage = _Stage(config, layout, layers, mesh)
         optimizer = torch.optim.AdamW(_groups(stage.module))
         for _ in range(STEPS):
-            stage.step(length, micro_batches)
+            with loss_parallel() if layout.tp > 1 else nullcontext():  # each card has its part of the words
+                stage.step(length, micro_batches)
             optimizer.step()
             optimizer.zero_grad()
 
     return run
+
+
+@functools.cache
+def _use_habanas_attention() -> None:
+    """Tells transformers of Habana's causal attention, which needs no mask and computes its weights again for the
+    gradients."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(_CAUSAL, _attend)
+    AttentionMaskInterface.register(_CAUSAL, lambda *args, **kwargs: None)
+
+
+def _attend(
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: None,
+    scaling: float | None = None, **_: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    from habana_tf.torch.hpex.attention import FusedSDPA
+
+    made: torch.Tensor = FusedSDPA.apply(query, key, value, None, 0.0, True, scaling, "fast", True)
+    return made.transpose(1, 2).contiguous(), None
 
 
 def _groups(module: torch.nn.Module) -> list[dict[str, Any]]:
@@ -66,7 +92,7 @@ class _Stage:
         dtype = torch.bfloat16 if layout.precision == "bf16" else torch.float32
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(
-                shortened(config, layers), dtype=dtype, attn_implementation=FUSED
+                shortened(config, layers), dtype=dtype, attn_implementation=_CAUSAL
             ).train()
         self.size, self.words = model.config.hidden_size, model.config.vocab_size
         if layout.recompute:
@@ -76,17 +102,19 @@ class _Stage:
         if not self.first:
             model.base_model.embed_tokens = torch.nn.Identity()
         _share(model, mesh["tp"])
-        _spread(model, mesh["dp"], layout)
-        self.module = model.to_empty(device="hpu")
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Tokens or hidden values in, hidden values or logits out."""
-        given = {"input_ids": x} if self.first else {"inputs_embeds": x}
-        made: torch.Tensor = self.module(**given, use_cache=False).logits
-        return made
+        self.module = _Called(model, self.first)
+        _spread(self.module, model.base_model.layers, mesh["dp"], layout)
+        self.module.to_empty(device="hpu")
 
     def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+        """logits: of this card's part of the words where cards share the layers."""
+        from torch.distributed.tensor import DTensor, Shard
+
+        flat = logits.flatten(0, 1).float()
+        if self.layout.tp > 1:
+            whole = (len(flat), self.words)
+            flat = DTensor.from_local(flat, self.mesh["tp"], [Shard(-1)], shape=whole, stride=(self.words, 1))
+        return F.cross_entropy(flat, labels.flatten())
 
     def step(self, length: int, micro_batches: int) -> None:
         """The gradients of so many micro-batches."""
@@ -95,9 +123,9 @@ class _Stage:
             self._through_stages(ids, micro_batches)
             return
         for number, part in enumerate(ids.chunk(micro_batches)):
-            self._sums(self.layout.zero != 1 or number == micro_batches - 1)
+            self._sums(number == micro_batches - 1)
             with self._products():
-                loss = self.loss(self.forward(part), part) / micro_batches
+                loss = self.loss(self.module(part), part) / micro_batches
             loss.backward()
 
     def _products(self) -> AbstractContextManager[Any]:
@@ -105,37 +133,43 @@ class _Stage:
         return torch.autocast("hpu", torch.bfloat16) if mixed else nullcontext()
 
     def _sums(self, now: bool) -> None:
-        """Whether the next backward pass sums its gradients over the copies of the model."""
+        """Whether the next backward pass sums its gradients over the copies of the model. If not, weights that are not
+        spread beyond a step stay for the next."""
         if self.layout.dp > 1:
-            self.module.set_requires_gradient_sync(now)
+            self.module.set_requires_gradient_sync(now or self.layout.zero != 1)
+            self.module.set_reshard_after_backward(now or self.layout.zero == 3)
 
     def _through_stages(self, ids: torch.Tensor, micro_batches: int) -> None:
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
         kind = torch.float32 if self.layout.precision == "mixed" else torch.bfloat16
         shape = (self.layout.micro_batch, ids.shape[1])
-        hidden, logits = ((*shape, n) for n in (self.size, self.words))
+        words = len(torch.empty(self.words, device="meta").chunk(self.layout.tp)[self.mesh["tp"].get_local_rank()])
+        hidden, logits = ((*shape, n) for n in (self.size, words))
         passed = torch.empty(*hidden, dtype=kind, device="meta", requires_grad=True)
         given = ids[: shape[0]].to("meta") if self.first else passed
         out = torch.empty(*logits, dtype=kind, device="meta", requires_grad=True) if self.last else passed
         stage = PipelineStage(
-            _Called(self), self.number, self.layout.pp, torch.device("hpu"), given, out,
+            self.module, self.number, self.layout.pp, torch.device("hpu"), given, out,
             group=self.mesh["pp"].get_group(),
         )  # fmt: skip
         schedule = Schedule1F1B(stage, micro_batches, loss_fn=self.loss)
         with self._products():
-            schedule.step(*([ids] if self.first else []), **({"target": ids} if self.last else {}))
+            labels = {"target": ids} if self.last else {}
+            schedule.step(*([ids] if self.first else []), **labels, return_outputs=False)
 
 
 class _Called(torch.nn.Module):
-    """A stage as the module that pipelining calls."""
+    """A stage as pipelining calls it: tokens or hidden values in, hidden values or logits out."""
 
-    def __init__(self, stage: _Stage) -> None:
+    def __init__(self, model: Any, first: bool) -> None:
         super().__init__()
-        self.module, self._forward = stage.module, stage.forward
+        self.model, self._first = model, first
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self._forward(x)
+        given = {"input_ids": x} if self._first else {"inputs_embeds": x}
+        made: torch.Tensor = self.model(**given, use_cache=False).logits
+        return made
 
 
 def _share(model: Any, mesh: Any) -> None:
@@ -148,19 +182,40 @@ def _share(model: Any, mesh: Any) -> None:
     styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel}
     plan = model.config.base_model_tp_plan
     parallelize_module(model.base_model, mesh, {path: styles[style]() for path, style in plan.items()})
+    for owner in sorted({path.rpartition(".")[0] for path, style in plan.items() if style == "colwise"}):
+        for module in _matching(model.base_model, owner):
+            module.register_forward_pre_hook(functools.partial(_shared_by_all, mesh), with_kwargs=True)
+    if not isinstance(model.base_model.embed_tokens, torch.nn.Identity):
+        parallelize_module(model.base_model, mesh, {"embed_tokens": RowwiseParallel(input_layouts=Replicate())})
     if not isinstance(model.lm_head, torch.nn.Identity):
-        parallelize_module(model, mesh, {"lm_head": ColwiseParallel(output_layouts=Replicate())})
+        parallelize_module(model, mesh, {"lm_head": ColwiseParallel()})
 
 
-def _spread(model: Any, mesh: Any, layout: Layout) -> None:
+def _matching(model: Any, path: str) -> list[Any]:
+    """Modules by a path with * for each of a list."""
+    return [module for name, module in model.named_modules() if fnmatch.fnmatchcase(name, path)]
+
+
+def _shared_by_all(mesh: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Says of the hidden values that all cards have them, so that their gradients are summed once over what reads
+    them: queries, keys and values."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    def whole(x: Any) -> Any:
+        return DTensor.from_local(x, mesh, [Replicate()], run_check=False)
+
+    if args:
+        return (whole(args[0]), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": whole(kwargs["hidden_states"])}
+
+
+def _spread(module: Any, layers: Any, mesh: Any, layout: Layout) -> None:
     """Spreads weights, gradients and the optimizer's state over the copies of the model."""
     from torch.distributed.fsdp import fully_shard
 
-    if layout.dp == 1:
-        return
-    for layer in model.base_model.layers:
-        fully_shard(layer, mesh=mesh, reshard_after_forward=layout.zero == 3)
-    fully_shard(model, mesh=mesh, reshard_after_forward=layout.zero == 3)
+    if layout.dp > 1:
+        for each in (*layers, module):
+            fully_shard(each, mesh=mesh, reshard_after_forward=layout.zero == 3)
 
 
 def shares(config: Any) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +15,17 @@ if HAS_TORCH:
     from transformers import LlamaConfig
 
     import habana_tf
+    from habana_tf.card.model.cluster_time import work
+    from habana_tf.card.model.lowered import lowered
     from habana_tf.card.prediction.layouts import Layout
+    from habana_tf.card.prediction.ranks import Collective
     from habana_tf.dry_run import layouts
+    from habana_tf.dry_run.ranks import predict_ranks
     from habana_tf.hardware.chips import chip
+    from habana_tf.torch.dry_run import language_step
+    from habana_tf.torch.dry_run.rank import Board, Ended
+    from habana_tf.torch.dry_run.world import last_step, pretended
+    from habana_tf.torch.record.program import cluster_of, signature
 
 LAZY = ("lazy",)
 
@@ -39,6 +49,49 @@ def test_lines_through_two_sizes_are_what_the_whole_takes() -> None:
     assert abs(short.seconds / whole.seconds - 1) < 0.03
     idle = chip("gaudi2").idle_memory_bytes
     assert -0.02 < (short.memory - idle) / (whole.memory - idle) - 1 < 0.12  # too much rather than too little
+
+
+def collectives(at: Layout, layers: int) -> Counter[tuple[str, int]]:
+    """Of the first rank's step, by kind and bytes."""
+    program = language_step.program(config(), at, 256, layers, at.micro_batches)
+    found = predict_ranks(program, at.cards, range(0, at.cards, at.cards // at.pp), "gaudi2")
+    made = (span.event for span in found.spans if span.rank == 0)
+    return Counter((e.kind, e.nbytes) for e in made if isinstance(e, Collective))
+
+
+@on_device(modes=LAZY)
+def test_cards_that_share_layers_sum_hidden_values_four_times_a_layer_and_nothing_larger() -> None:
+    """As Megatron does: behind attention and behind the MLP, and the gradients of what both read; queries, keys and
+    values together. Logits stay where their words are."""
+    one, two = (collectives(Layout(2, 1, 1, 0, 1, 1, False, "bf16"), layers) for layers in (1, 2))
+    hidden = 2 * 256 * 512
+    assert two - one == {("all_reduce", hidden): 4} and max(nbytes for _, nbytes in two) == hidden
+
+
+@on_device(modes=LAZY)
+def test_weights_that_are_spread_for_their_update_only_are_gathered_once_a_step() -> None:
+    def gathered(zero: int, pp: int, micro_batches: int) -> int:
+        found = collectives(Layout(1, pp, 2, zero, 1, micro_batches, False, "bf16"), 2)
+        return sum(count for (kind, _), count in found.items() if kind == "all_gather")
+
+    assert gathered(1, 1, 4) == 3  # two layers and what is outside
+    assert gathered(1, 2, 4) == gathered(1, 2, 6)
+    assert gathered(3, 1, 4) == 4 * 2 * 3
+
+
+@on_device(modes=LAZY)
+def test_attention_is_the_fused_one() -> None:
+    """Its products by hand, all of them recognized as causal."""
+    with pretended(0, 1, 8, Board(), 2) as made, suppress(Ended):
+        language_step.program(config(), Layout(1, 1, 1, 0, 1, 1, False, "bf16"), 256, 2, 1)()
+    units = []
+    for launch in last_step(made):
+        recording = launch.program.recording
+        cluster, shapes = cluster_of(recording), [shape for _, shape, _ in signature(recording)]
+        known = lowered(cluster, shapes, [None] * len(cluster.inputs))
+        units += work(chip("gaudi2"), known.program, frozenset(known.made.values()))
+    scores = 2 * 8 * 256 * 256 * 64
+    assert sum(u.flops for u in units if u.attention) == 2 * 7 * scores  # 2 forward, 1 again, 4 of gradients, a layer
 
 
 @on_device(modes=LAZY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -252,6 +253,29 @@ def test_groups_of_gloo_beside_hccl() -> None:
         "all_reduce": [(0, 1, 2, 3)],
     }
     assert set(calls(habana_tf.predict(of_both, world=4))) == {"all_reduce", "barrier"}
+
+
+kept: list[torch.Tensor] = []
+
+
+def in_two_kinds(calls: bool) -> None:
+    """Work of the MME, and then as much of the TPC."""
+    begun()
+    kept.clear()
+    a = torch.empty(4096, 4096, device="hpu", dtype=torch.bfloat16)
+    kept.append(a @ a + 1)
+    if calls:
+        dist.all_reduce(kept[0])
+    for _ in range(20):
+        kept[0] = kept[0].sin()
+
+
+@on_device(modes=LAZY)
+def test_a_collective_between_two_programs_takes_its_own_time_and_no_more() -> None:
+    """MME and TPC work side by side within a program; so they do where a collective makes two of it."""
+    one, two = (habana_tf.predict(partial(in_two_kinds, calls), world=2, chip="gaudi2") for calls in (False, True))
+    assert len(one.spans) == 1 and len(two.spans) > 2
+    assert abs(two.ranks[0].launches / one.ranks[0].launches - 1) < 0.02
 
 
 @on_device(modes=LAZY)
