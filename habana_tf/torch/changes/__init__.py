@@ -37,7 +37,7 @@ AT_LOAD: tuple[Group, ...] = (
     storages.SIZES,
 )
 """Made when the device is loaded."""
-ALL: tuple[Group, ...] = (*AT_LOAD, storages.SHARDED, *data_parallel.GROUPS, *lightning.GROUPS)
+ALL: tuple[Group, ...] = (*AT_LOAD, *data_parallel.GROUPS, *lightning.GROUPS)
 """These, those that the backend hccl makes, and those of habana_tf.torch.lightning."""
 
 

@@ -3,9 +3,6 @@
 PyTorch leaves that to an allocator in C++. Here a storage keeps its addresses: to make it smaller is to note the size,
 and to make it empty gives its memory back to the card until it is written again. The note is on the storage's Python
 object, which lives as long as the storage does.
-
-FullyShardedDataParallel, the older of PyTorch's two, runs its backward pass on streams that a device in Python does not
-have, which ends the process; it is refused when it frees its first weight. `fully_shard` needs none.
 """
 
 from __future__ import annotations
@@ -48,18 +45,6 @@ def _noted(original: Any) -> Any:
     return nbytes
 
 
-def _refused(original: Any) -> Any:
-    @functools.wraps(original)
-    def _resize_(self: Any, size: int) -> Any:
-        if self._untyped_storage.device.type == "hpu":
-            raise NotImplementedError(
-                "FullyShardedDataParallel needs streams that hpu does not have: use torch.distributed.fsdp.fully_shard"
-            )
-        return original(self, size)
-
-    return _resize_
-
-
 def _free(address: int) -> None:
     """Gives the memory of a storage back to the card, once what was recorded has read it."""
     recorder = current.recorder()
@@ -69,15 +54,11 @@ def _free(address: int) -> None:
 
 
 SIZES = Group(
-    "storage_sizes", "`storage.resize_` raises, by which `fully_shard` frees gathered weights",
+    "storage_sizes", "`storage.resize_` raises, by which FSDP frees gathered weights",
     (
         Change("torch", "UntypedStorage.resize_", _resized),
         Change("torch", "UntypedStorage.nbytes", _noted),
         Change("torch", "UntypedStorage.size", _noted),
         Change("torch", "UntypedStorage.__len__", _noted),
     ), framework=PYTORCH,
-)  # fmt: skip
-SHARDED = Group(
-    "sharded_storages", "PyTorch's older FullyShardedDataParallel ends the process",
-    (Change("torch", "TypedStorage._resize_", _refused),), framework=PYTORCH,
 )  # fmt: skip

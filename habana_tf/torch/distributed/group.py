@@ -25,7 +25,7 @@ import torch.distributed as dist
 from habana_tf._native import _bridge
 from habana_tf.hardware import exchange
 from habana_tf.torch import changes
-from habana_tf.torch.changes import data_parallel, storages
+from habana_tf.torch.changes import data_parallel
 from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.distributed import batch_norm, stalls
 from habana_tf.torch.distributed.calls import Call, Calls
@@ -307,7 +307,7 @@ def register() -> None:
     load()
     if NAME not in dist.Backend.backend_list:
         batch_norm.register()
-        changes.install((storages.SHARDED, *data_parallel.GROUPS))
+        changes.install(data_parallel.GROUPS)
         # DistributedDataParallel says so in each process; nothing here reads its timers.
         warnings.filterwarnings("ignore", "Time stats are currently only collected for CPU and CUDA devices")
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["hpu", "cpu"])
