@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.layouts import Layout, LayoutPlan, LayoutRow
-from habana_tf.dry_run.ranks import predict_ranks
-from habana_tf.hardware.chips import Chip
+from habana_tf.dry_run.ranks import Cards
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.reports.units import size
 
@@ -54,7 +53,7 @@ def plan_layouts(
             f"cards={cards}, length={length}, global_batch={batch}, precisions={tuple(precisions)}: numbers from 1 on, "
             f"and {' or '.join(_STATE)}"
         )
-    search = _Search(config, known, box, release, cards, length, batch)
+    search = _Search(config, Cards(known.name, box, release), cards, length, batch)
     first = [row for tp, pp in search.ways(precisions[0]) if (row := search.fastest(tp, pp, precisions[0])) is not None]
     rows = sorted(first, key=lambda row: row.seconds)
     for precision in precisions[1:]:
@@ -62,8 +61,9 @@ def plan_layouts(
         pairs = pairs or list(search.ways(precision))
         rows += [row for tp, pp in pairs if (row := search.fastest(tp, pp, precision)) is not None]
     rows.sort(key=lambda row: row.seconds)
-    if rows:
-        first_of_all = search.whole(rows[0])
+    if rows and not rows[0].whole:
+        _log.info("plan: %s, with all its layers", rows[0].layout)
+        first_of_all = search._row(rows[0].layout, whole=True)
         rows[:1] = [first_of_all] if first_of_all is not None else []
     return LayoutPlan(known, tuple(rows), tuple(search.left_out), search.tried)
 
@@ -71,15 +71,11 @@ def plan_layouts(
 @dataclass
 class _Search:
     config: Any
-    chip: Chip
-    box: str | None
-    release: str
+    on: Cards
     cards: int
     length: int
     batch: int
     left_out: list[str] = field(default_factory=list)
-    alike: bool | None = None
-    """Whether the layers are: found out where nobody says."""
     tried: int = 0
     fitted: set[int] = field(default_factory=set)
     """Numbers of stages of which something fits."""
@@ -89,10 +85,9 @@ class _Search:
         from habana_tf.torch.dry_run.language_step import weights
 
         self.layers = self.config.get_text_config().num_hidden_layers
-        if self.alike is None:
-            self.alike = len(set(kinds_of_layers(self.config))) == 1
+        self.alike = len(set(kinds_of_layers(self.config))) == 1
         self.layer, self.rest = weights(self.config)
-        self.room = self.chip.hbm_bytes - self.chip.idle_memory_bytes
+        self.room = self.on.chip.hbm_bytes - self.on.chip.idle_memory_bytes
 
     def ways(self, precision: str) -> Iterator[tuple[int, int]]:
         """(tp, pp) that the model allows; more stages only where fewer do not fit."""
@@ -134,6 +129,7 @@ class _Search:
         """What a layout takes; None where it does not fit."""
         if self._kept(at) > self.room:
             return None
+        self.tried += 1
         row = self._row(at)
         said = "does not fit" if row is None else f"{row.tokens_per_second:,.0f} tokens/s, {size(row.memory)}"
         _log.info("plan: %s: %s", at, said)
@@ -148,37 +144,29 @@ class _Search:
             weight / (at.dp if at.zero == 3 else 1) + gradient / (1 if summed else at.dp) + state / at.dp
         )  # fmt: skip
 
-    def _row(self, at: Layout) -> LayoutRow | None:
-        """By lines over layers and micro-batches."""
+    def _row(self, at: Layout, whole: bool = False) -> LayoutRow | None:
+        """By lines over layers and micro-batches. whole: with all layers."""
         of_stage = self.layers // at.pp
-        layers = (3, 4) if self.alike and of_stage > 4 else (of_stage,)
+        layers = (of_stage,) if whole or not self.alike or of_stage <= 4 else (3, 4)
         low = max(2, at.pp + (at.pp > 1))  # from there on the first stage keeps no more of them
         counts = (low, low + 1) if at.micro_batches > low + 1 else (at.micro_batches,)
-        across = []
-        for count in counts:
-            point = _at(of_stage, [(n, self._point(at, n, count)) for n in layers])
-            if point[2] > self.room:
-                return None
-            across.append((count, point))
-        seconds, waits, nbytes = _at(at.micro_batches, across)
-        memory = max([nbytes, *(point[2] for _, point in across)]) + self.chip.idle_memory_bytes
+        recorded = [self._points(at, n, counts) for n in layers]
+        across = [_at(of_stage, list(zip(layers, points, strict=True))) for points in zip(*recorded, strict=True)]
+        if any(point[2] > self.room for point in across):
+            return None
+        seconds, waits, nbytes = _at(at.micro_batches, list(zip(counts, across, strict=True)))
+        memory = max(nbytes, *(point[2] for point in across)) + self.on.chip.idle_memory_bytes
         return LayoutRow(at, self.length, seconds, waits, int(memory), layers == (of_stage,))
 
-    def _point(self, at: Layout, layers: int, micro_batches: int) -> _Point:
+    def _points(self, at: Layout, layers: int, counts: Sequence[int]) -> list[_Point]:
+        """Steps of so many micro-batches, all of one recording."""
         from habana_tf.torch.dry_run.language_step import program
 
-        self.tried += 1
         ranks = [stage * at.dp * at.tp for stage in range(at.pp)]
-        made = program(self.config, at, self.length, layers, micro_batches)
-        found = predict_ranks(made, at.cards, ranks, self.chip.name, self.box, self.release)
-        return found.seconds, max(rank.exposed for rank in found.ranks), float(found.memory)
-
-    def whole(self, row: LayoutRow) -> LayoutRow | None:
-        """A row with all layers recorded; None where that does not fit."""
-        if row.whole:
-            return row
-        _log.info("plan: %s, with all its layers", row.layout)
-        return replace(self, alike=False)._row(row.layout)
+        made = program(self.config, at, self.length, layers, (counts[0], *counts))
+        found = self.on.recorded(made, at.cards, ranks, 1 + len(counts))
+        steps = [self.on.predicted(found, number) for number in range(1, 1 + len(counts))]
+        return [(step.seconds, max(rank.exposed for rank in step.ranks), float(step.memory)) for step in steps]
 
 
 def _at(where: float, points: Sequence[tuple[float, _Point]]) -> _Point:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from habana_tf.card.model.cluster_time import ClusterTime, cluster_time, together
 from habana_tf.card.model.collective_time import collective_seconds
-from habana_tf.card.model.lowered import lowered
 from habana_tf.card.model.network import slowest
-from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
+from habana_tf.card.model.parameters import FITTED, LATEST, check_release
 from habana_tf.card.prediction.ranks import Collective, Disagreement, Event, Launch, Span, simulated
 from habana_tf.card.prediction.waits import RankTime, rank_time
 from habana_tf.hardware.boxes import Box
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
+
+if TYPE_CHECKING:
+    from habana_tf.torch.dry_run.rank import Rank, UnrunLaunch
+    from habana_tf.torch.dry_run.recorder import Unrun
 
 _LINES = 5
 STEPS = 3
@@ -104,28 +107,42 @@ def predict_ranks(
     Raises card.prediction.ranks.Disagreement where the ranks' collectives do not go together, NothingLaunched,
     ValueError for a world, rank, chip or box that there is none of, and what the program raises.
     """
-    known = chip_named(chip)
-    machine, parameters = box_named(known, box), FITTED.at(check_release(release))
-    if world < 1 or not ranks or not all(0 <= rank < world for rank in ranks):
-        raise ValueError(f"world={world}, ranks={tuple(ranks)}: name ranks from 0 to {world - 1}")
-    from habana_tf.torch.dry_run import rank as job
-    from habana_tf.torch.dry_run.world import last_step, pretended
+    cards = Cards(chip, box, release)
+    return cards.predicted(cards.recorded(program, world, ranks, STEPS), -1)
 
-    costs = _Costs(known, parameters)
-    events: dict[int, list[Event]] = {}
-    found: dict[int, job.Rank] = {}
-    board, order = job.Board(), sorted(set(ranks))
-    tried: dict[tuple[int, int], int] = {}
-    while order:
-        number, needed = order[0], None
-        with pretended(number, world, machine.cards, board, STEPS) as made:
-            try:
-                program()
-            except job.Ended:
-                pass
-            except job.Unsaid as why:
-                needed = why.rank
-        if needed is not None:  # that rank first, whose messages are kept even if it does not come to its end
+
+class Cards:
+    """Cards on which jobs are predicted. What equal programs of any of them take is computed once."""
+
+    def __init__(self, chip: str | None, box: str | None, release: str) -> None:
+        self.chip = chip_named(chip)
+        self._box, self._parameters = box_named(self.chip, box), FITTED.at(check_release(release))
+        self._known: dict[bytes, tuple[str, ClusterTime]] = {}
+
+    def recorded(self, program: Callable[[], Any], world: int, ranks: Sequence[int], steps: int) -> list[Rank]:
+        """What these ranks do in so many steps of an optimizer, and those whose objects they need."""
+        from habana_tf.torch.dry_run import rank as job
+        from habana_tf.torch.dry_run.world import pretended
+
+        if world < 1 or not ranks or not all(0 <= rank < world for rank in ranks):
+            raise ValueError(f"world={world}, ranks={tuple(ranks)}: name ranks from 0 to {world - 1}")
+        found: dict[int, Rank] = {}
+        board, order = job.Board(), sorted(set(ranks))
+        tried: dict[tuple[int, int], int] = {}
+        while order:
+            number, needed = order[0], None
+            with pretended(number, world, self._box.cards, board, steps) as made:
+                try:
+                    program()
+                except job.Ended:
+                    pass
+                except job.Unsaid as why:
+                    needed = why.rank
+            if needed is None:
+                order.remove(number)
+                found[number] = made
+                continue
+            # That rank first, whose messages are kept even if it does not come to its end.
             if needed in found or tried.get((number, needed)) == board.count:
                 raise Disagreement(
                     f"rank {number} waits for a message of rank {needed}, which "
@@ -133,48 +150,42 @@ def predict_ranks(
                 )
             tried[number, needed] = board.count
             order = [needed, *(each for each in order if each != needed)]
-            continue
-        order.remove(number)
-        found[number] = made
-        events[number] = costs.events(last_step(made))
+        return [found[number] for number in sorted(found)]
 
-    def seconds(event: Collective) -> float:
-        return collective_seconds(known, machine, event.kind, event.nbytes, event.ranks, parameters.launch)
+    def predicted(self, found: Sequence[Rank], step: int) -> RanksPrediction:
+        """A step of what ranks do, by its number, negative from the last. Raises Disagreement, NothingLaunched."""
+        steps = {rank.number: rank.step(step) for rank in found}
+        events = {number: self._events(made.events) for number, made in steps.items()}
+        if not any(events.values()):
+            raise NothingLaunched("the program launches nothing on the card: put its model on 'hpu'")
+        spans = simulated(events, self._collective)
+        busy = max(sum(s.event.seconds for s in spans if s.rank == n and isinstance(s.event, Launch)) for n in events)
+        times = tuple(rank_time(rank.number, spans, steps[rank.number].alive, rank.reads) for rank in found)
+        world = found[0].size
+        skew = busy * self._parameters.skew * slowest(world)
+        return RanksPrediction(self.chip, self._box, world, times, tuple(spans), skew)
 
-    if not any(events.values()):
-        raise NothingLaunched("the program launches nothing on the card: put its model on 'hpu'")
-    spans = simulated(events, seconds)
-    busy = max(sum(s.event.seconds for s in spans if s.rank == n and isinstance(s.event, Launch)) for n in events)
-    times = tuple(rank_time(number, spans, found[number].alive, found[number].reads) for number in sorted(events))
-    return RanksPrediction(known, machine, world, times, tuple(spans), busy * parameters.skew * slowest(world))
+    def _collective(self, event: Collective) -> float:
+        hop = self._parameters.launch
+        return collective_seconds(self.chip, self._box, event.kind, event.nbytes, event.ranks, hop)
 
-
-class _Costs:
-    """What launches take; equal programs are computed once. MME, TPC and HBM work side by side in a step as they do in
-    a program: collectives end programs, and to those of one card nothing else than their order would be told apart."""
-
-    def __init__(self, chip: Chip, parameters: Parameters) -> None:
-        self._chip, self._parameters = chip, parameters
-        self._known: dict[bytes, tuple[str, ClusterTime]] = {}
-
-    def events(self, found: Sequence[Any]) -> list[Event]:
-        """The launches and collectives of a step."""
-        of = {k: self._of(each.program.recording) for k, each in enumerate(found) if not isinstance(each, Collective)}
+    def _events(self, found: Sequence[UnrunLaunch | Collective]) -> list[Event]:
+        """The launches and collectives of a step. MME, TPC and HBM work side by side in it as they do in a program:
+        collectives end programs, and to those of one card nothing else than their order would be told apart."""
+        of = {k: self._time(each.program) for k, each in enumerate(found) if not isinstance(each, Collective)}
         alone = sum(time.seconds for _, time in of.values())
         share = together([u for _, time in of.values() for u in time.units], self._parameters) / alone if alone else 1.0
         return [
-            Launch(of[k][0], share * of[k][1].seconds, each.reads, each.writes) if k in of else each
+            each
+            if isinstance(each, Collective)
+            else Launch(of[k][0], share * of[k][1].seconds, each.reads, each.writes)
             for k, each in enumerate(found)
         ]
 
-    def _of(self, recording: Any) -> tuple[str, ClusterTime]:
-        from habana_tf.torch.record.program import cluster_of, signature
-
-        key = recording.computed()
+    def _time(self, program: Unrun) -> tuple[str, ClusterTime]:
+        key = program.recording.computed()
         if key not in self._known:
-            cluster = cluster_of(recording)
-            shapes = [shape for _, shape, _ in signature(recording)]
-            made = lowered(cluster, shapes, [None] * len(cluster.inputs))
-            time = cluster_time(self._chip, made.program, frozenset(made.made.values()), self._parameters)
-            self._known[key] = cluster.name, time
+            made = program.lowered()
+            time = cluster_time(self.chip, made.program, frozenset(made.made.values()), self._parameters)
+            self._known[key] = made.cluster.name, time
         return self._known[key]

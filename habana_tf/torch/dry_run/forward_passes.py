@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from habana_tf.card.model.cluster_time import cluster_time, side_by_side
 from habana_tf.card.model.collective_time import collective_seconds
-from habana_tf.card.model.lowered import lowered
 from habana_tf.card.model.memory import peak
 from habana_tf.card.model.parameters import Parameters
 from habana_tf.card.prediction.ranks import Collective, Event, Launch, simulated
@@ -24,7 +23,6 @@ from habana_tf.torch.dry_run.generation import Forward, Setting, kinds_of_layers
 from habana_tf.torch.dry_run.rank import Board, UnrunLaunch
 from habana_tf.torch.dry_run.recorder import Unrun
 from habana_tf.torch.dry_run.world import pretended
-from habana_tf.torch.record.program import cluster_of, signature
 
 RECORDED = (2, 3, 4)
 """Layers of each kind."""
@@ -145,9 +143,7 @@ class Meter:
     def _launch(self, program: Unrun) -> _Launched:
         key = program.recording.computed()
         if key not in self._launched:
-            cluster = cluster_of(program.recording)
-            shapes = [shape for _, shape, _ in signature(program.recording)]
-            made = lowered(cluster, shapes, [None] * len(cluster.inputs))
+            made = program.lowered()
             time = cluster_time(
                 self._chip,
                 made.program,
@@ -155,7 +151,7 @@ class Meter:
                 replace(self._parameters, launch=0.0, **_ITS_OWN),
             )
             work = (time.matrix, time.vector, float(len(time.units)))
-            self._launched[key] = _Launched(cluster.name, work, peak(self._chip, made, time).nbytes)
+            self._launched[key] = _Launched(made.cluster.name, work, peak(self._chip, made, time).nbytes)
         return self._launched[key]
 
 

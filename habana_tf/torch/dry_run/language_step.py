@@ -2,14 +2,14 @@
 layers shared by `parallelize_module`, weights and their state by `fully_shard`, stages by
 `torch.distributed.pipelining`.
 
-It is a program for `dry_run.ranks.predict_ranks`: run as a rank of a job that does not exist.
+It is a program for `dry_run.ranks`: run as a rank of a job that does not exist.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,14 +20,13 @@ from torch.nn import functional as F
 from habana_tf.card.prediction.layouts import Layout
 from habana_tf.torch.dry_run.generation import shortened
 
-STEPS = 2
-"""Of the optimizer: the first makes its state."""
 _CAUSAL = "habana_fused_causal_sdpa"
 """What transformers calls the attention here."""
 
 
-def program(config: Any, layout: Layout, length: int, layers: int, micro_batches: int) -> Callable[[], None]:
-    """What a rank does. length: tokens of a sequence; layers: of each stage; micro_batches: of a step."""
+def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequence[int]) -> Callable[[], None]:
+    """What a rank does. length: tokens of a sequence; layers: of each stage; steps: the micro-batches of each. The
+    first makes the optimizer's state."""
 
     def run() -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -41,7 +40,7 @@ def program(config: Any, layout: Layout, length: int, layers: int, micro_batches
         mesh = init_device_mesh("hpu", shape, mesh_dim_names=("pp", "dp", "tp"))
         stage = _Stage(config, layout, layers, mesh)
         optimizer = torch.optim.AdamW(_groups(stage.module))
-        for _ in range(STEPS):
+        for micro_batches in steps:
             with loss_parallel() if layout.tp > 1 else nullcontext():  # each card has its part of the words
                 stage.step(length, micro_batches)
             optimizer.step()

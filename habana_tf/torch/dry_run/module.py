@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from habana_tf.card.model.lowered import Lowered, lowered
+from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.prediction.foreseen import Foreseen, PredictionError
 from habana_tf.card.prediction.prediction import HostOp, Transfer
 from habana_tf.cluster.cluster import Role
 from habana_tf.torch import loader
-from habana_tf.torch.dry_run.recorder import Unrun, Unrunner, ValueNeeded, recorded
+from habana_tf.torch.dry_run.recorder import Unrun, Unrunner, ValueNeeded, lowered_cluster, recorded
 from habana_tf.torch.record.nested import tensors
-from habana_tf.torch.record.program import TorchCluster, cluster_of, signature
+from habana_tf.torch.record.program import TorchCluster, cluster_of
 
 WEIGHT, STATE = "weight", "state"
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
@@ -87,7 +87,7 @@ def _launch(each: Unrun, found: Foreseen) -> Lowered:
             cluster.inputs[k], name=name or f"input_{k}", variable=variable, host=unread
         )  # fmt: skip
     _tell_roles(cluster, each)
-    made = lowered(cluster, [shape for _, shape, _ in signature(each.recording)], [None] * len(cluster.inputs))
+    made = lowered_cluster(cluster)
     for k, role in enumerate(each.roles):
         if role and not cluster.inputs[k].variable:
             shape, _ = each.recording.inputs[k]

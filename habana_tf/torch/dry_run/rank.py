@@ -23,11 +23,6 @@ def is_told(t: torch.Tensor) -> bool:
 
 
 @dataclass(frozen=True)
-class StepEnd:
-    """The program's optimizer has made its step."""
-
-
-@dataclass(frozen=True)
 class UnrunLaunch:
     """A launch. reads, writes: addresses of the storages that it reads and of those that it writes."""
 
@@ -36,17 +31,33 @@ class UnrunLaunch:
     writes: frozenset[int]
 
 
+@dataclass(frozen=True)
+class Step:
+    """Launches and collectives between two updates by an optimizer, in order. alive: most bytes of tensors at once
+    until its end."""
+
+    events: list[UnrunLaunch | Collective]
+    alive: int
+
+
 @dataclass
 class Rank:
-    """What one rank did. events: launches, collectives and the ends of steps, in order. reads: values that the host
-    asked for, by line. alive: most bytes of tensors at once."""
+    """What one rank did. steps: those that have ended; events: since then. reads: values that the host asked for, by
+    line. alive: most bytes of tensors at once."""
 
     number: int
     size: int
-    events: list[UnrunLaunch | Collective | StepEnd] = field(default_factory=list)
+    board: Board = field(default_factory=lambda: Board())
+    steps: list[Step] = field(default_factory=list)
+    events: list[UnrunLaunch | Collective] = field(default_factory=list)
     reads: dict[str, int] = field(default_factory=dict)
     alive: int = 0
-    board: Board = field(default_factory=lambda: Board())
+
+    def step(self, number: int) -> Step:
+        """A step by its number, negative from the last; the whole program where it makes less than two."""
+        if len(self.steps) > 1:
+            return self.steps[number]
+        return Step([*(event for step in self.steps for event in step.events), *self.events], self.alive)
 
 
 class Board:

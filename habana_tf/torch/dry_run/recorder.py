@@ -18,13 +18,14 @@ from typing import Any
 import torch
 
 from habana_tf._native import _bridge
+from habana_tf.card.model.lowered import Lowered, lowered
 from habana_tf.cluster.cluster import Ref
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import current, random_state, scopes
 from habana_tf.torch.record.meta import to_meta
 from habana_tf.torch.record.nested import mapped, tensors
 from habana_tf.torch.record.overload import is_written
-from habana_tf.torch.record.program import Recording
+from habana_tf.torch.record.program import Recording, TorchCluster, cluster_of, signature
 from habana_tf.torch.record.recorder import Recorder
 
 _NO_END = 1 << 62
@@ -44,6 +45,17 @@ class Unrun:
     recording: Recording
     roles: tuple[str, ...]
     gradients: tuple[Ref, ...] = ()
+
+    def lowered(self) -> Lowered:
+        """It in primitives."""
+        return lowered_cluster(cluster_of(self.recording))
+
+
+def lowered_cluster(cluster: TorchCluster) -> Lowered:
+    """A program of recorded ops in primitives."""
+    assert cluster.recording is not None
+    shapes = [shape for _, shape, _ in signature(cluster.recording)]
+    return lowered(cluster, shapes, [None] * len(cluster.inputs))
 
 
 @dataclass(frozen=True)

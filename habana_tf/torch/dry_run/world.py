@@ -20,10 +20,9 @@ import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from habana_tf.card.prediction.ranks import Collective
 from habana_tf.torch.dry_run import meshes
 from habana_tf.torch.dry_run.pretended_group import PretendedGloo, PretendedGroup
-from habana_tf.torch.dry_run.rank import Board, Ended, Rank, RankRecorder, StepEnd, UnrunLaunch
+from habana_tf.torch.dry_run.rank import Board, Ended, Rank, RankRecorder, Step
 from habana_tf.torch.dry_run.recorder import recorded
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -85,8 +84,9 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
 
     def ended(*_: Any) -> None:
         recorder.flush()
-        made.events.append(StepEnd())
-        if steps is not None and sum(isinstance(e, StepEnd) for e in made.events) >= steps:
+        made.steps.append(Step(list(made.events), recorder.memory.most))
+        made.events.clear()
+        if len(made.steps) == steps:
             raise Ended
 
     before, group.pretended = group.pretended, create
@@ -116,10 +116,3 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def last_step(rank: Rank) -> list[UnrunLaunch | Collective]:
-    """The launches and collectives of the last step; of the whole program where it makes less than two."""
-    ends = [k for k, event in enumerate(rank.events) if isinstance(event, StepEnd)]
-    first, last = (ends[-2] + 1, ends[-1]) if len(ends) > 1 else (0, len(rank.events))
-    return [event for event in rank.events[first:last] if not isinstance(event, StepEnd)]

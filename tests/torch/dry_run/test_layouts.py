@@ -16,7 +16,6 @@ if HAS_TORCH:
 
     import habana_tf
     from habana_tf.card.model.cluster_time import work
-    from habana_tf.card.model.lowered import lowered
     from habana_tf.card.prediction.layouts import Layout
     from habana_tf.card.prediction.ranks import Collective
     from habana_tf.dry_run import layouts
@@ -24,8 +23,7 @@ if HAS_TORCH:
     from habana_tf.hardware.chips import chip
     from habana_tf.torch.dry_run import language_step
     from habana_tf.torch.dry_run.rank import Board, Ended
-    from habana_tf.torch.dry_run.world import last_step, pretended
-    from habana_tf.torch.record.program import cluster_of, signature
+    from habana_tf.torch.dry_run.world import pretended
 
 LAZY = ("lazy",)
 
@@ -37,14 +35,14 @@ def config(layers: int = 6, **given: Any) -> Any:
 
 
 def search(cards: int, batch: int = 16) -> Any:
-    return layouts._Search(config(), chip("gaudi2"), None, layouts.LATEST, cards, 256, batch)
+    return layouts._Search(config(), layouts.Cards("gaudi2", None, layouts.LATEST), cards, 256, batch)
 
 
 @on_device(modes=LAZY)
 def test_lines_through_two_sizes_are_what_the_whole_takes() -> None:
     found = search(2)
     short = found._row(Layout(1, 1, 2, 3, 1, 4, True, "mixed"))
-    whole = found.whole(short)
+    whole = found._row(short.layout, whole=True)
     assert short is not None and whole is not None and not short.whole and whole.whole
     assert abs(short.seconds / whole.seconds - 1) < 0.03
     idle = chip("gaudi2").idle_memory_bytes
@@ -53,7 +51,7 @@ def test_lines_through_two_sizes_are_what_the_whole_takes() -> None:
 
 def collectives(at: Layout, layers: int) -> Counter[tuple[str, int]]:
     """Of the first rank's step, by kind and bytes."""
-    program = language_step.program(config(), at, 256, layers, at.micro_batches)
+    program = language_step.program(config(), at, 256, layers, (at.micro_batches,) * 2)
     found = predict_ranks(program, at.cards, range(0, at.cards, at.cards // at.pp), "gaudi2")
     made = (span.event for span in found.spans if span.rank == 0)
     return Counter((e.kind, e.nbytes) for e in made if isinstance(e, Collective))
@@ -83,12 +81,10 @@ def test_weights_that_are_spread_for_their_update_only_are_gathered_once_a_step(
 def test_attention_is_the_fused_one() -> None:
     """Its products by hand, all of them recognized as causal."""
     with pretended(0, 1, 8, Board(), 2) as made, suppress(Ended):
-        language_step.program(config(), Layout(1, 1, 1, 0, 1, 1, False, "bf16"), 256, 2, 1)()
+        language_step.program(config(), Layout(1, 1, 1, 0, 1, 1, False, "bf16"), 256, 2, (1, 1))()
     units = []
-    for launch in last_step(made):
-        recording = launch.program.recording
-        cluster, shapes = cluster_of(recording), [shape for _, shape, _ in signature(recording)]
-        known = lowered(cluster, shapes, [None] * len(cluster.inputs))
+    for launch in made.step(-1).events:
+        known = launch.program.lowered()
         units += work(chip("gaudi2"), known.program, frozenset(known.made.values()))
     scores = 2 * 8 * 256 * 256 * 64
     assert sum(u.flops for u in units if u.attention) == 2 * 7 * scores  # 2 forward, 1 again, 4 of gradients, a layer
@@ -98,10 +94,10 @@ def test_attention_is_the_fused_one() -> None:
 def test_bytes_follow_from_what_is_spread() -> None:
     """Weights, gradients and AdamW's state by hand, in bytes for each weight; activations are few beside them."""
     wide = config(6, hidden_size=2048, intermediate_size=8192)
-    found = layouts._Search(wide, chip("gaudi2"), None, layouts.LATEST, 8, 16, 16)
+    found = layouts._Search(wide, layouts.Cards("gaudi2", None, layouts.LATEST), 8, 16, 16)
     weights = found.layer * 6 + found.rest
     at = Layout(1, 1, 8, 1, 1, 2, False, "bf16")
-    each = {zero: found._point(replace(at, zero=zero), 6, 2)[2] / weights for zero in (1, 2, 3)}
+    each = {zero: found._points(replace(at, zero=zero), 6, (2,))[0][2] / weights for zero in (1, 2, 3)}
     state = 4 / 8
     assert 2 + 2 + state <= each[1] < 6  # weights and gradients whole
     assert 2 + 2 / 8 + state <= each[2] < each[1] - 1  # weights whole
