@@ -23,7 +23,8 @@ _KEPT = 64
 
 @dataclass
 class Call:
-    """A collective that this rank has called. number: of its group, from 1; 0 for a message. began: by the monotonic
+    """A collective that this rank has called. number: of its group, from 1; 0 for a message, and for
+    the making of the group. began: by the monotonic
     clock. waits: whether somebody waits for it. done: whether it is over, as far as can be asked. due: seconds after
     which `stalls` looks at it again; warned: whether it has said who is missing."""
 
@@ -55,12 +56,12 @@ class Call:
 
 @dataclass(eq=False)
 class Calls:
-    """Of a group. ranks: of the job, in the order of the group. backend: what does its collectives. wrong: what is
-    known never to end."""
+    """Of a group. ranks: of the job, in the order of the group. backend: what does its collectives, once it is made.
+    wrong: what is known never to end."""
 
     group: str
     ranks: tuple[int, ...]
-    backend: Any
+    backend: Any = None
     last: deque[Call] = field(default_factory=lambda: deque(maxlen=_KEPT))
     messages: list[Call] = field(default_factory=list)
     count: int = 0
@@ -69,15 +70,19 @@ class Calls:
     def begin(self, kind: str, nbytes: int) -> Call:
         """Notes a collective that is about to be called."""
         self.count += 1
-        made = Call(self.count, Collective(kind, nbytes, self.ranks, self.group, line=scopes.line()), time.monotonic())
+        made = self._made(self.count, kind, nbytes, self.ranks)
         self.last.append(made)
         return made
 
-    def message(self, kind: str, nbytes: int, ranks: tuple[int, int]) -> Call:
-        """Notes a message that is waited for from now on."""
-        made = Call(0, Collective(kind, nbytes, ranks, self.group, line=scopes.line()), time.monotonic())
+    def message(self, kind: str, nbytes: int, ranks: tuple[int, ...]) -> Call:
+        """Notes a message between two ranks, or that the group is made."""
+        made = self._made(0, kind, nbytes, ranks)
         self.messages = [call for call in self.messages if not call.done()] + [made]
         return made
+
+    def _made(self, number: int, kind: str, nbytes: int, ranks: tuple[int, ...]) -> Call:
+        line = scopes.line() or scopes.line_of_main()
+        return Call(number, Collective(kind, nbytes, ranks, self.group, line=line), time.monotonic())
 
     def waiting(self) -> Call | None:
         """The oldest that is not over."""
@@ -115,10 +120,12 @@ def missing(call: Call, rank: int, states: Mapping[int, Mapping[str, Any]]) -> s
         if state is None:
             said.append(f"rank {other} says nothing: it has ended, is stopped, or is not there yet")
             continue
-        told = state["groups"].get(group, {"count": 0, "calls": []})
+        told = state["groups"].get(group)
         at = f"; it is at {state['line'] or 'an unknown line'}"
         at += f", in {state['waits']}" if state["waits"] else ""
-        if not call.number:
+        if told is None:
+            said.append(f"rank {other} has not made this group{at}")
+        elif not call.number:
             said.append(f"rank {other}{at.removeprefix('; it')}")
         elif told["count"] >= call.number:
             said.append(f"rank {other} is there")

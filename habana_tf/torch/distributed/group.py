@@ -28,10 +28,11 @@ from habana_tf.torch import changes
 from habana_tf.torch.changes import data_parallel
 from habana_tf.torch.dispatch import fallback
 from habana_tf.torch.distributed import batch_norm, stalls
+from habana_tf.torch.distributed.agreement import Agreement
 from habana_tf.torch.distributed.calls import Call, Calls
 from habana_tf.torch.distributed.kinds import KINDS, nbytes
 from habana_tf.torch.distributed.stalls import Watched
-from habana_tf.torch.distributed.work import Several, Summing, Work
+from habana_tf.torch.distributed.work import Never, Several, Summing, Work
 from habana_tf.torch.loader import load
 from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.program_ends import ending
@@ -73,7 +74,12 @@ class HcclGroup(dist.ProcessGroup):
     ) -> None:
         super().__init__(rank, size)
         kind = dist.ProcessGroup.BackendType
-        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+        self._members = tuple(members) or tuple(range(size))
+        self._calls = Calls(called, self._members)
+        self._watch = stalls.watch(store, self._members[rank], self._calls, not members) if size > 1 else None
+        making = self._calls.message("new_group" if members else "init_process_group", 0, self._members)
+        making.waits = True
+        self._gloo = self._calls.backend = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
         self._host = dist.ProcessGroup(store, rank, size)
         self._host._register_backend(_CPU, kind.GLOO, self._gloo)
         self._host._set_default_backend(kind.GLOO)
@@ -81,12 +87,11 @@ class HcclGroup(dist.ProcessGroup):
             self._register_backend(device, kind.CUSTOM, self._gloo)
         self._set_default_backend(kind.CUSTOM)
         self._exchange = self._meet() if size > 1 else None
+        self._agreement = None if self._exchange is None else Agreement(self._gather, rank, size)
+        making.over()
         self._thread: futures.ThreadPoolExecutor | None = None
         self._sums = 0
         self._coalesced: list[Any] | None = None
-        self._members = tuple(members) or tuple(range(size))
-        self._calls = Calls(called, self._members, self._gloo)
-        self._watch = stalls.watch(store, self._members[rank], self._calls, not members) if size > 1 else None
         if self._exchange is not None:
             weakref.finalize(self, _bridge.leave_exchange, self._exchange)
 
@@ -148,13 +153,15 @@ class HcclGroup(dist.ProcessGroup):
         return made
 
     def _make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], held: Any, call: Call) -> Any:
-        if not held:
-            under = getattr(self._host, name)(*args, **kwargs)
-            return self._work(call, under, list(tensors(args[0])), [], name)
-        if name in ("allreduce", "allreduce_coalesced"):
+        if held and name in ("allreduce", "allreduce_coalesced"):
             work = self._sum(args[0], args[1] if len(args) > 1 else kwargs.get("opts"), call)
             if work is not None:
                 return work
+        if self._agreement is not None and call.number and not self._agreement.holds(call.number, call.what):
+            return self._work(call, Never(self._timeout(None)), [], [], name)
+        if not held:
+            under = getattr(self._host, name)(*args, **kwargs)
+            return self._work(call, under, list(tensors(args[0])), [], name)
         if name == "alltoall":
             return self._all_to_all(args[0], args[1], held, call)
         read = _READ[name]
@@ -222,15 +229,15 @@ class HcclGroup(dist.ProcessGroup):
 
     def _meet(self) -> int | None:
         """The exchange of the ranks, where all are on one host."""
-
-        def gather(*numbers: int) -> Any:
-            mine = torch.tensor(numbers, dtype=torch.int64, device=_CPU)
-            all_of_them = [torch.empty_like(mine) for _ in range(self.size())]
-            self._host.allgather([all_of_them], [mine]).wait()
-            return np.stack([each.numpy() for each in all_of_them])
-
         longer = "init_process_group(timeout=...)"
-        return exchange.meet(gather, self.rank(), self.size(), "rank", self.rank(), "gloo", longer)
+        return exchange.meet(self._gather, self.rank(), self.size(), "rank", self.rank(), "gloo", longer)
+
+    def _gather(self, *numbers: int) -> Any:
+        """Numbers of all ranks, a row of each."""
+        mine = torch.tensor(numbers, dtype=torch.int64, device=_CPU)
+        all_of_them = [torch.empty_like(mine) for _ in range(self.size())]
+        self._host.allgather([all_of_them], [mine]).wait()
+        return np.stack([each.numpy() for each in all_of_them])
 
     def _sum(self, tensors: list[torch.Tensor], options: Any, call: Call) -> Work | None:
         """The sums or means of tensors over the ranks; None where the exchange does not make them."""

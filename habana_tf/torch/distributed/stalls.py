@@ -3,7 +3,7 @@
 A thread of each process looks every second what its groups wait for. Where that is older than a moment, it asks all
 ranks where they are, through the store in which they met; all answer it with the collectives that they called last, and
 with the line of the program that they are at. Two ranks that called something else at the same place are an error in
-both; of one that does not come, HABANA_SIM_STALL_SECONDS warns.
+both; of one that does not come, to a collective or to make the group, HABANA_SIM_STALL_SECONDS warns.
 
 Ranks that wait for each other in opposite orders, or for messages, are told apart by nobody but the reader: the warning
 has the place of each.
@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import json
 import logging
-import sys
 import threading
 import time
 import weakref
@@ -50,7 +49,6 @@ class Watch:
         self._groups: weakref.WeakSet[Calls] = weakref.WeakSet()
         self._answered = self._own = 0
         self._stop = threading.Event()
-        self._main = threading.main_thread().ident
         self._thread = threading.Thread(target=self._run, name="hccl stalls", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
@@ -88,8 +86,7 @@ class Watch:
         groups = {calls.group: calls.told() for calls in self._groups}
         waits = [call for calls in self._groups if (call := calls.waiting()) is not None]
         oldest = min(waits, key=lambda call: call.began, default=None)
-        line = scopes.line(sys._current_frames().get(self._main or 0))
-        state = {"asked": asked, "groups": groups, "line": line, "waits": str(oldest or "")}
+        state = {"asked": asked, "groups": groups, "line": scopes.line_of_main(), "waits": str(oldest or "")}
         self._store.set(_STATE.format(self._rank), json.dumps(state))
 
     def _look(self, calls: Calls) -> None:

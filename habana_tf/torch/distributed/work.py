@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from concurrent import futures
 from datetime import timedelta
 from typing import Any
@@ -39,6 +40,25 @@ class Summing:
 
     def get_future(self) -> Any:
         return self._future
+
+
+class Never:
+    """A collective that is not begun, because ranks call different ones. seconds: after which who waits for it ends,
+    if it is not known before which."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def wait(self, timeout: timedelta = _ANY_TIME) -> bool:
+        """Raises TimeoutError after that time."""
+        time.sleep((timeout or _TURN).total_seconds())
+        raise TimeoutError("other ranks call another collective, or one of another size")
+
+    def is_completed(self) -> bool:
+        return time.monotonic() > self._end
+
+    def get_future(self) -> Any:
+        raise RuntimeError("it has none")
 
 
 class Several:

@@ -106,9 +106,8 @@ class PretendedGroup(dist.ProcessGroup):
         reads, writes = (
             frozenset(recorder.settled(t).address for t in found if t.device.type == "hpu") for found in (sent, written)
         )
-        self._job.events.append(
-            Collective(kind, nbytes, ranks or self._members, self._called, reads, writes, scopes.line())
-        )
+        line = scopes.line() or scopes.line_of_main()
+        self._job.events.append(Collective(kind, nbytes, ranks or self._members, self._called, reads, writes, line))
 
 
 class PretendedGloo(PretendedGroup):

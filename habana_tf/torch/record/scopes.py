@@ -15,9 +15,12 @@ import contextlib
 import functools
 import os
 import sys
+import sysconfig
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -31,11 +34,11 @@ from habana_tf.reports.layer_names import layer
 BACKWARD, UPDATE = "backward", "update"
 _MOST = 100_000
 """Ops of the forward pass whose scopes are remembered for their gradients."""
-_NOT_THE_USERS = (
-    *(f"{os.path.dirname(m.__file__ or '')}{os.sep}" for m in (torch, habana_tf)),
-    *(m.__file__ or "<" for m in (contextlib, functools, typing_extensions)), "<",
-)  # fmt: skip
-"""Files with names that begin so are PyTorch's or ours, or decorate what PyTorch has, and are not the user's."""
+_HERE = os.path.dirname(habana_tf.__file__ or "")
+_FOLDERS = (os.path.dirname(torch.__file__ or ""), _HERE, os.path.join(os.path.dirname(_HERE), "habana_frameworks"))
+_NOT_SHOWN = (*(os.path.join(folder, "") for folder in _FOLDERS), typing_extensions.__file__, "<")
+"""How names of files begin whose lines say nothing to a user: PyTorch's, ours, and what decorates what PyTorch has."""
+_PYTHONS = os.path.join(sysconfig.get_path("stdlib"), "")
 _FEW = 2
 _SELF = "L['self']."
 """How Dynamo's names of modules within the compiled one begin."""
@@ -136,15 +139,42 @@ _scopes = Scopes()
 
 
 def line(frame: FrameType | None = None) -> str:
-    """The line of the user's program that calls an op, as file:line; empty in a thread of the backward pass. frame: of
-    the call, by default of this one."""
-    frame = frame or sys._getframe(1)
+    """The line of the user's program that calls an op, as file:line, with that of an installed package which it calls
+    and which calls the op in brackets; the latter alone where there is no other; empty in a thread of the backward
+    pass. frame: of the call, by default of this one."""
+    frame, package = frame or sys._getframe(1), ""
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_NOT_THE_USERS):
-            return seen(name, frame.f_lineno)
+        name, installed = _named(frame.f_code.co_filename)
+        if installed:
+            package = package or f"{name}:{frame.f_lineno}"
+        elif name:
+            own = seen(name, frame.f_lineno)
+            return f"{own} ({package})" if package else own
         frame = frame.f_back
-    return ""
+    return package
+
+
+def line_of_main() -> str:
+    """The line that the program's first thread is at, which in a backward pass waits for others."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return "" if frame is None else line(frame)
+
+
+@functools.cache
+def _named(file: str) -> tuple[str, bool]:
+    """What a file is called, "" for one that is not shown; whether it is of an installed package, named from there."""
+    if file.startswith(_NOT_SHOWN):
+        return "", False
+    for folder in (os.path.join(path, "") for path in sys.path if path):
+        if file.startswith(folder) and _is_installed_to(folder):
+            return file.removeprefix(folder), True
+    return "" if file.startswith(_PYTHONS) else file, False
+
+
+@functools.cache
+def _is_installed_to(folder: str) -> bool:
+    """Whether pip puts packages into a folder."""
+    return any(Path(folder).glob("*.dist-info"))
 
 
 @functools.lru_cache(4096)  # a line that reads a value in a loop is asked for each time

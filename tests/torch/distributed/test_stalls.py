@@ -21,6 +21,9 @@ dist.all_reduce(x)
 if rank == 1:
     time.sleep(4)  # at this line
 dist.barrier()
+if rank == 0:
+    time.sleep(4)  # there is no group yet
+dist.new_group([0, 1])
 dist.all_reduce(x, dist.ReduceOp.MAX)
 report(rank, x.item())
 """
@@ -71,14 +74,22 @@ def test_who_is_late_is_named_with_the_line_that_it_is_at() -> None:
         rf"rank 1 is missing: its last was collective 1, .*; it is at .*script.py:{line(script, '# at this line')}\b"
     )
     assert re.search(waiting + there, said[0]), said[0]
-    assert "has waited" not in said[1]
+    making = rf"rank 1 has waited \d s in new_group of .* at .*script.py:{line(script, 'new_group')}: "
+    apart = rf"rank 0 has not made this group; it is at .*script.py:{line(script, '# there is no group')}\b"
+    assert re.search(making + apart, said[1]), said[1]
+    assert all(text.count("has waited") == 1 for text in said)
 
 
-@pytest.mark.parametrize("call", ["all_reduce(x)", "all_gather_into_tensor(torch.ones(128).to(hpu), x)"])
-def test_one_wrong_line_is_an_error_in_both_ranks(call: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "kind", "size"),
+    [
+        ("all_reduce(x)", "all_reduce", 256),
+        ("broadcast(torch.ones(128).to(hpu), 0)", "broadcast", 512),
+    ],
+)
+def test_one_wrong_line_is_an_error_in_both_ranks(call: str, kind: str, size: int) -> None:
     script = PROLOGUE + WRONG.format(call=call)
     reports, said = started(script)
-    kind, size = ("all_reduce", 256) if call.startswith("all_reduce") else ("all_gather", 512)
     for text in (*reports, *said):
         assert f"collective 2 of group 0 (0, 1) differs: rank 0 calls {kind} of {size} bytes at" in text
         assert f"script.py:{line(script, '# of the others')}, rank 1 calls broadcast of 256 bytes at" in text
