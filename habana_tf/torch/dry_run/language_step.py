@@ -40,13 +40,13 @@ def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequen
         mesh = init_device_mesh("hpu", shape, mesh_dim_names=("pp", "dp", "tp"))
         stage = _Stage(config, layout, layers, mesh)
         weights = list(stage.module.parameters())
-        parts = [torch.nn.Parameter(_part(p.detach())) for p in weights]
+        parts = [torch.nn.Parameter(_part(p.detach(), p)) for p in weights]
         optimizer = torch.optim.AdamW(parts)
         for micro_batches in steps:
             with loss_parallel() if layout.tp > 1 else nullcontext():  # each card has its part of the words
                 stage.step(length, micro_batches)
             for p, part in zip(weights, parts, strict=True):
-                part.grad, p.grad = None if p.grad is None else _part(p.grad), None
+                part.grad, p.grad = None if p.grad is None else _part(p.grad, p), None
             optimizer.step()
             optimizer.zero_grad()
 
@@ -73,10 +73,10 @@ def _attend(
     return made.transpose(1, 2).contiguous(), None
 
 
-def _part(t: Any) -> Any:
-    """This card's part of a tensor: an update of parts makes the same launches as one of DTensors, which takes PyTorch
-    twice as long to find out."""
-    return t.to_local() if hasattr(t, "to_local") else t
+def _part(t: Any, weight: Any) -> Any:
+    """This card's part of a weight, or of its gradient: an update of parts makes the same launches as one of DTensors,
+    which takes PyTorch twice as long to find out."""
+    return t.redistribute(placements=weight.placements).to_local() if hasattr(t, "to_local") else t
 
 
 class _Stage:
