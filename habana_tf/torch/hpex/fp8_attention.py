@@ -20,10 +20,14 @@ def is_gqa(q: torch.Tensor, k: torch.Tensor) -> bool:
 def gqa_input_reshape_fwd(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attention_mask: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """[batch, heads, ..] as [batch, groups, heads of a group, ..], with one head of k and v a group."""
+    """[batch, heads, ..] as [batch, groups, heads of a group, ..], with one head of k and v a group. Raises
+    RuntimeError for heads that do not divide each other."""
     groups = k.shape[1]
-    of = q.shape[1] // groups
+    of, rest = divmod(q.shape[1], groups)
+    if rest:
+        raise RuntimeError(f"attention: {q.shape[1]} heads of queries cannot share {groups} heads of keys evenly")
     if attention_mask is not None:
+        attention_mask = attention_mask[(None,) * (4 - attention_mask.dim())]
         shared = attention_mask.shape[1] != q.shape[1]
         attention_mask = attention_mask.unsqueeze(1) if shared else attention_mask.unflatten(1, (groups, of))
     return q.unflatten(1, (groups, of)), k.unsqueeze(2), v.unsqueeze(2), attention_mask

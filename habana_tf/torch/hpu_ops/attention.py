@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from habana_tf.torch.hpu_ops.float8 import amax
 from habana_tf.torch.hpu_ops.op import op
 
 _FLOAT8 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -69,7 +70,14 @@ def _cast(x: torch.Tensor, scale: Scale, kind: torch.dtype) -> torch.Tensor:
 
 
 def _amax(x: torch.Tensor, wanted: bool) -> torch.Tensor:
-    return x.abs().amax().float().reshape(1) if wanted else x.new_zeros(1, dtype=torch.float32)
+    return amax(x).reshape(1) if wanted else x.new_zeros(1, dtype=torch.float32)
+
+
+def _kept_times(p: float) -> float:
+    """By what dropout multiplies what it keeps."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return 1 / (1 - p) if p < 1 else 0.0
 
 
 def scores(
@@ -98,10 +106,10 @@ def weighted(
     """Of scores: the result in float32; the weights, in the type of the queries; what dropout keeps, one element
     without dropout; the largest weight, if measured. Rows without a position to attend to are 0."""
     weights = torch.ops.aten._safe_softmax(x, -1)
-    kept, dropped = x.new_ones(1, dtype=torch.int8), weights
+    kept, dropped, times = x.new_ones(1, dtype=torch.int8), weights, _kept_times(p)
     if p > 0:
         kept = (torch.rand_like(weights) >= p).to(torch.int8)
-        dropped = weights * kept / (1 - p)
+        dropped = weights * kept * times
     largest = _amax(weights, measured)
     if v.dtype not in _FLOAT8:
         return _product(dropped.to(v.dtype), False, v, False), weights.to(kind), kept, largest
@@ -129,7 +137,7 @@ def _gradients(
         wide = wide * s_inv
     dropped, factor = weights, None
     if p > 0 and kept is not None:
-        factor = kept.float() / (1 - p)
+        factor = kept.float() * _kept_times(p)
         dropped = (
             _cast(wide * factor, 1 / s_inv if s_inv is not None else None, weights.dtype)
             if eight

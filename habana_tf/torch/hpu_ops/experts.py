@@ -3,7 +3,8 @@
 An expert is w3(activation(w1 x) * w2 x); w12 is w1 and w2 in one, and `permuted_weights` says that each lies turned
 over, as a Linear's weight does. All experts see all tokens here, weighted by 0 where the router did not choose them: so
 a program has one shape, whatever is routed. Experts of other ranks, outside of experts_min to experts_max, add nothing.
-chunk_size and total_experts say how a card cuts the work, and change nothing here.
+chunk_size and total_experts say how a card cuts the work, recomp what it computes again for gradients: they change
+nothing here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from habana_tf.torch.hpu_ops.float8 import largest
+from habana_tf.torch.hpu_ops.float8 import by_blocks, largest
 from habana_tf.torch.hpu_ops.op import op
 from habana_tf.torch.hpu_ops.packed4 import from_mxfp4
 
@@ -25,7 +26,7 @@ _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"gelu": F.gel
 
 _ROUTED = "Tensor hidden_states, Tensor expert_routing_table, Tensor router_weights"
 _PLAIN, _FUSED, _BIASED = ("w1", "w2", "w3"), ("w12", "w3"), ("w12", "w3", "w12_bias", "w3_bias")
-_CHUNKS = "*, int chunk_size=0, int total_experts=0"
+_CHUNKS = "int chunk_size=0, int total_experts=0"
 _RANGE = "int experts_min, int experts_max"
 
 
@@ -33,8 +34,9 @@ def _schema(name: str, weights: Sequence[str], more: str = "", last: str = "", r
     """The schema of one form. more: arguments after the weights; last: before those of `_CHUNKS`."""
     lists = ", ".join(f"Tensor[] {each}" for each in weights)
     gate = "" if "w12_bias" in weights else "str activation, "
+    again = "bool? recomp=True, " if name in ("", ".fused_weights") else ""
     limits = ", float alpha=1.702, float limit=7.0" if "w12_bias" in weights else ""
-    how = f"bool permuted_weights, {gate}{_RANGE}{last}, {_CHUNKS}{limits}"
+    how = f"bool permuted_weights, {gate}{_RANGE}{last}, *, {again}{_CHUNKS}{limits}"
     return f"mixture_of_experts{name}({_ROUTED}, {lists}{more}, {how}) -> {results}"
 
 
@@ -151,8 +153,7 @@ def _product(given: Given, x: torch.Tensor, expert: int, name: str) -> torch.Ten
 def _by_blocks(weight: torch.Tensor, scale: torch.Tensor, block: int) -> torch.Tensor:
     """A weight in 8 bits, of which each block of rows and columns has a scale, in the type of the scales."""
     rows, columns = weight.shape
-    each = scale.repeat_interleave(block, 0).repeat_interleave(block, 1)[:rows, :columns]
-    return weight.to(scale.dtype) * each
+    return weight.to(scale.dtype) * by_blocks(scale, block, block)[:rows, :columns]
 
 
 def _product_in_float8(given: Given, x: torch.Tensor, expert: int, name: str) -> torch.Tensor:

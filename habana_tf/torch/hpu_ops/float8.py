@@ -20,8 +20,22 @@ _BITS = {torch.float8_e4m3fn: (3, 2.0**-6), torch.float8_e5m2: (2, 2.0**-14)}
 
 
 def largest(dtype: torch.dtype) -> float:
-    """The largest number of an 8-bit format on the simulated chip."""
+    """The largest number of an 8-bit format on the simulated chip. Raises RuntimeError for another type."""
+    if dtype not in _BITS:
+        raise RuntimeError(f"torch.float8_e4m3fn and torch.float8_e5m2 are 8-bit floats, {dtype} is none")
     return float8.largest(PRIMITIVE[dtype])
+
+
+def amax(x: torch.Tensor) -> torch.Tensor:
+    """The largest size in a tensor, in float32: 0 where it has no elements."""
+    return x.abs().amax().float() if x.numel() else torch.zeros((), device=x.device)
+
+
+def power_of_two(x: torch.Tensor, up: bool = False) -> torch.Tensor:
+    """The largest power of two that is at most x, or the smallest that is not below, of float32 from 0 on. A logarithm
+    would have to be exact."""
+    bits = x.view(torch.int32)
+    return ((bits + 0x7FFFFF if up else bits) & 0x7F800000).view(torch.float32)
 
 
 def _scaled(x: torch.Tensor, scale: torch.Tensor | float | None, shape: Sequence[int] | None) -> torch.Tensor:
@@ -37,8 +51,7 @@ def _dithered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     the mean x. Drawn from the generator of its device."""
     mantissa, smallest = _BITS[dtype]
     size = x.abs()
-    power = (size.view(torch.int32) & 0x7F800000).view(torch.float32).clamp(min=smallest)
-    step = power * 2.0**-mantissa
+    step = power_of_two(size).clamp(min=smallest) * 2.0**-mantissa
     return torch.copysign(torch.floor(size / step + torch.rand_like(size)) * step, x)
 
 
@@ -76,8 +89,7 @@ def cast_to_fp8(
     x = _scaled(x, scale, scale_shape).float().clamp(-end, end)
     if stochastic_rounding:
         x = _dithered(x, dtype)
-    amax = input.abs().amax().float() if is_amax else input.new_empty(0, dtype=torch.float32)
-    return x.to(dtype), amax
+    return x.to(dtype), amax(input) if is_amax else input.new_empty(0, dtype=torch.float32)
 
 
 def _check_same(source: torch.dtype, target: torch.dtype, is_amax: bool) -> None:
@@ -118,8 +130,8 @@ def cast_to_fp8_hybrid(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
     """input in float8_e5m2, whose rounding may be left to chance, and in float8_e4m3fn; the largest size."""
     cast = torch.ops.hpu.cast_to_fp8_v2
-    wide, amax = cast(input, scale_152, stochastic_rounding, is_amax, torch.float8_e5m2)
-    return wide, cast(input, scale_143, False, False, torch.float8_e4m3fn)[0], amax
+    wide, size = cast(input, scale_152, stochastic_rounding, is_amax, torch.float8_e5m2)
+    return wide, cast(input, scale_143, False, False, torch.float8_e4m3fn)[0], size
 
 
 @op(
@@ -144,14 +156,61 @@ def cast_from_fp8_by_list(
     return made
 
 
+@op(
+    "cast_to_fp8_just_in_time(Tensor input, int[2] block_shape, ScalarType? out_dtype=None, "
+    "ScalarType? scale_dtype=None) -> (Tensor, Tensor)"
+)
+def cast_to_fp8_just_in_time(
+    input: torch.Tensor, block_shape: Sequence[int], out_dtype: torch.dtype | None = None,
+    scale_dtype: torch.dtype | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """input in 8 bits, by default float8_e4m3fn; and by what each block of the last two axes, [height, width] in size,
+    is multiplied to undo it: its largest size over the format's largest number, 1 for a block of zeros, by default in
+    the type of input. Raises RuntimeError for blocks that are no squares and of several rows and columns, or that do
+    not divide input."""
+    height, width = block_shape
+    dtype = out_dtype or torch.float8_e4m3fn
+    if input.dim() < 2 or min(height, width) < 1 or input.shape[-2] % height or input.shape[-1] % width:
+        raise RuntimeError(
+            f"cast_to_fp8_just_in_time: blocks of {[height, width]} do not divide the last two axes of {[*input.shape]}"
+        )
+    if height != width and 1 not in (height, width):
+        raise RuntimeError(f"cast_to_fp8_just_in_time: blocks are rows, columns or squares, not {[height, width]}")
+    blocks = input.float().unflatten(-1, (-1, width)).unflatten(-3, (-1, height))
+    size = (blocks.abs().amax((-3, -1)) / largest(dtype)).to(scale_dtype or input.dtype)
+    scale = torch.where(size == 0, 1, size)
+    made = torch.ops.hpu.cast_to_fp8_v2(input.float() / by_blocks(scale, height, width).float(), None, dtype=dtype)[0]
+    return made, scale
+
+
+def by_blocks(scale: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """The scale of each element, of blocks that have one each."""
+    return scale.repeat_interleave(height, -2).repeat_interleave(width, -1)
+
+
 _GEMM = "Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor? D, ScalarType out_dtype"
 _REST = "Tensor? bias=None, bool accumulate=False, int[]? B_scale_shape=None"
+
+
+def _has_blocks(
+    A: Any, trans_A: bool, B: Any, trans_B: bool, D: Any, out_dtype: Any, A_scale_inv: Any = None,
+    B_scale_inv: Any = None, *rest: Any, **named: Any,
+) -> bool:  # fmt: skip
+    """Whether scales are of blocks of what is summed over: A's [.., rows, blocks] and B's [blocks, columns]."""
+    tensors = isinstance(A_scale_inv, torch.Tensor) and isinstance(B_scale_inv, torch.Tensor)
+    return (
+        tensors and A_scale_inv.dim() > 1 and B_scale_inv.dim() == 2 and A_scale_inv.shape[-1] == len(B_scale_inv) > 1
+    )
+
+
+def _is_whole(*args: Any, **named: Any) -> bool:
+    return not _has_blocks(*args, **named)
 
 
 @op(
     f"fp8_gemm_v2({_GEMM}, Tensor? A_scale_inv=None, Tensor? B_scale_inv=None, {_REST}) -> Tensor",
     f"fp8_gemm_v2.scalar({_GEMM}, float A_scale_inv, float B_scale_inv, {_REST}) -> Tensor",
-    row=always,
+    row=_is_whole,
 )
 def fp8_gemm(
     A: torch.Tensor, trans_A: bool, B: torch.Tensor, trans_B: bool, D: torch.Tensor | None, out_dtype: torch.dtype,
@@ -159,8 +218,15 @@ def fp8_gemm(
     bias: torch.Tensor | None = None, accumulate: bool = False, B_scale_shape: Sequence[int] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """A @ B times both scales, plus bias, plus D with accumulate: sums in float32, rounded once to out_dtype. A, B:
-    matrices, or batches of them that are broadcast, turned over where it is said so."""
+    matrices, or batches of them that are broadcast, turned over where it is said so. Scales of blocks (`_has_blocks`):
+    a column of B's may be of as many columns as a block has rows."""
     x, y = (t.float().mT if turned and t.dim() > 1 else t.float() for t, turned in ((A, trans_A), (B, trans_B)))
+    if _has_blocks(A, trans_A, B, trans_B, D, out_dtype, A_scale_inv, B_scale_inv):
+        assert isinstance(A_scale_inv, torch.Tensor) and isinstance(B_scale_inv, torch.Tensor)
+        size, columns = x.shape[-1] // A_scale_inv.shape[-1], y.shape[-1]
+        x = x * by_blocks(A_scale_inv.float(), x.shape[-2] // A_scale_inv.shape[-2], size)
+        y = y * by_blocks(B_scale_inv.float(), size, 1 if B_scale_inv.shape[-1] == columns else size)[:, :columns]
+        A_scale_inv = B_scale_inv = None
     total = _scaled(_scaled(x @ y, A_scale_inv, None), B_scale_inv, B_scale_shape)
     for more in (bias, D if accumulate else None):
         if more is not None:
@@ -275,4 +341,4 @@ def calculate_scale_for_cast(
         size = input.abs()
         x = size.amax() if maxMode == 1 else size.amax(reduceAxis if reduceAxis is not None else 0, reduceKeepdim)
         x = x / (fullscale * backoff)
-    return torch.exp2(torch.ceil(torch.log2(x))) if scaleMode else x
+    return torch.where(x >= 0, power_of_two(x.float(), up=True).to(x.dtype), torch.nan) if scaleMode else x

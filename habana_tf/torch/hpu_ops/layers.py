@@ -88,6 +88,47 @@ def custom_softmax(input: torch.Tensor, flavor: int) -> torch.Tensor:
     return torch.softmax(input, -1)
 
 
+_PACK, _VECTOR_BYTES = 8, 256
+"""Gaudi3 keeps numbers of rows in vectors, of which the first 8 elements are used. Source: the bridge's own test."""
+
+
+@op("softmax_fa2(Tensor input, *, Tensor? descale=None, Tensor inputM, Tensor inputL, int dim=-1, "
+    "bool experimental_mode=False) -> (Tensor, Tensor, Tensor, Tensor)")  # fmt: skip
+def softmax_fa2(
+    input: torch.Tensor, *, descale: torch.Tensor | None = None, inputM: torch.Tensor, inputL: torch.Tensor,
+    dim: int = -1, experimental_mode: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """A step of flash attention's softmax over the last axis: exp(input - M), with the largest numbers M and the sums
+    of the rows so far, and by what sums before are multiplied, exp(inputM - M). inputM, inputL: of what came before,
+    [.., rows], or [.., vectors] as Gaudi3 has them; results are like them.
+
+    Raises RuntimeError for another axis, NotImplementedError for inputs in 8 bits: how Habana's kernel scales their
+    exponentials is not known.
+    """
+    if dim % input.dim() != input.dim() - 1:
+        raise RuntimeError(f"softmax_fa2: only last input dimension is supported, got: {dim}")
+    if input.dtype.itemsize == 1 or descale is not None or experimental_mode:
+        raise NotImplementedError(
+            "softmax_fa2 has no inputs in 8 bits here: cast them before (torch.ops.hpu.cast_from_fp8)"
+        )
+    rows, in_vectors = input.shape[-2], inputM.shape != input.shape[:-1]
+    vector = _VECTOR_BYTES // inputM.dtype.itemsize
+    before, total = (
+        (t.unflatten(-1, (-1, vector))[..., :_PACK].flatten(-2)[..., :rows] if in_vectors else t).float()
+        for t in (inputM, inputL)
+    )
+    x = input.float()
+    most = torch.maximum(before, x.amax(-1))
+    origin = torch.where(torch.isneginf(most), 0, most)  # of rows of -inf: no difference of infinities
+    made = torch.exp(x - origin.unsqueeze(-1))
+    again = torch.exp(before - origin)
+    kept = [t.to(inputM.dtype) for t in (most, again * total + made.sum(-1), again)]
+    if in_vectors:
+        fill = -rows % _PACK
+        kept = [F.pad(F.pad(t, (0, fill)).unflatten(-1, (-1, _PACK)), (0, vector - _PACK)).flatten(-2) for t in kept]
+    return made.to(input.dtype), *kept
+
+
 @op("scaled_masked_softmax(Tensor input, Tensor mask, float scale) -> Tensor")
 def scaled_masked_softmax(input: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
     """softmax(input * scale + mask) over the last axis."""

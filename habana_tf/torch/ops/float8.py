@@ -34,8 +34,8 @@ def cast_to_fp8(
     b, source = c.b, DType.F32 if x.dtype in float8.FLOAT8 else x.dtype
     end = float8.largest(c.dtype)
     out = float8.saturated(float8.widened(b, _scaled(c, x, scale, source, scale_shape)), end).done(c.dtype)
-    if not is_amax:
-        return out, b.const(0, DType.F32, (0,))
+    if not is_amax or 0 in x.shape:
+        return out, b.const(0, DType.F32, () if is_amax else (0,))
     return out, b.reduce("max", b.map("abs", b.cast(x, DType.F32)), range(x.rank))
 
 

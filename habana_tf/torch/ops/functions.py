@@ -38,10 +38,22 @@ for _name, _fn in {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": 
 
 
 formula(*both("reciprocal"), floats=False)(lambda x: 1 / x)
-formula(*both("log2"), floats=False)(lambda x: x.map("log") * (1 / math.log(2)))
 formula(*both("log10"), floats=False)(lambda x: x.map("log") * (1 / math.log(10)))
 formula(*both("exp2"), floats=False)(lambda x: x.like(2).pow(x))
 formula(*both("frac"))(lambda x: x - x.map("trunc"))
+
+
+@formula(*both("log2"), floats=False)
+def log2(x: Term) -> Term:
+    """The exponent, plus the logarithm of a mantissa from 3/4 to 3/2: exact of powers of two."""
+    b = x.b
+    bits = b.map("bitcast", x.node, dtype=DType.I32)
+    exponent = b.binary("shr", b.binary("sub", bits, b.const(0x3F400000, DType.I32)), b.const(23, DType.I32))
+    rest = b.binary("sub", bits, b.binary("shl", exponent, b.const(23, DType.I32)))
+    mantissa = Term(b, b.map("bitcast", rest, dtype=DType.F32))
+    normal = x.test("lt", math.inf).where(x, 0).test("ge", 2.0**-126)
+    log = normal.where(mantissa, x).map("log") * (1 / math.log(2))
+    return normal.where(log + Term(b, b.cast(exponent, DType.F32)), log)
 
 
 @formula("angle", floats=False)

@@ -87,8 +87,12 @@ class _Matrices(Scaled):
         splits: Sequence[int] | None, first: bool | None,
     ) -> torch.Tensor:  # fmt: skip
         kind = x.device.type
+        if not x.is_floating_point() or x.itemsize == 1:
+            raise RuntimeError(f"te.Linear takes floating-point numbers of 16 bits and more, not {x.dtype}")
+        if x.device != weights[0].device:
+            raise RuntimeError(f"te.Linear: the input is on {x.device}, and the weight on {weights[0].device}")
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-        rows = x.reshape(-1, x.shape[-1]).to(dtype)
+        rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).to(dtype)
         run = self.begin(x.device)
         kept = torch.is_grad_enabled() and (x.requires_grad or any(w.requires_grad for w in weights))
         layer = Layer(run, splits, dtype, self.minimize_memory, fp8.get_fp8_group())
@@ -157,6 +161,8 @@ class Linear(_Matrices):
         True keeps the weight in 8 bits, False takes the one that was kept, None casts it for this call."""
         weight = self.weight if weight is None else weight
         bias = self.bias if bias is None else bias
+        if weight is None:
+            raise RuntimeError("te.Linear: with skip_weight_param_allocation a call brings the weight")
         return self._computed(inp, [weight], [bias], None, is_first_microbatch)
 
 

@@ -70,7 +70,7 @@ class Scaled(torch.nn.Module):
 
     def begin(self, device: torch.device) -> Run:
         """The run that begins now, with its scales."""
-        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
             return self._begun(fp8.get_fp8_recipe(), device)
 
     def _begun(self, recipe: DelayedScaling, device: torch.device) -> Run:
@@ -139,8 +139,13 @@ class Scaled(torch.nn.Module):
     @torch.no_grad()
     def set_extra_state(self, state: dict[str, Any] | None) -> None:
         """Takes what `get_extra_state` gave."""
-        if not state:
+        if state is None or state == {}:
             return
+        if not isinstance(state, dict) or "extra_fp8_variables" not in state:
+            raise RuntimeError(
+                "the extra state is none that this module gave, but another transformer engine: load the rest without "
+                "it (state_dict.pop('.._extra_state'))"
+            )
         self.run_cnt = state["extra_fp8_variables"]["run_cnt"]
         self._measured = state["extra_fp8_variables"]["measured"]
         device = next((p.device for p in self.parameters()), torch.device("hpu"))

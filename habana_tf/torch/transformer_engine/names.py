@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 from habana_tf.torch.loader import load
@@ -20,6 +21,12 @@ _NAMES = {
     "FusedAttention": FusedAttention, "GroupedLinear": GroupedLinear, "Linear": Linear, "fp8_autocast": fp8_autocast,
 }  # fmt: skip
 
+_MISSING = {
+    "MixtureOfExperts": "its arguments are not published. torch.ops.hpu.mixture_of_experts mixes experts, "
+    "te.GroupedLinear multiplies by their weights in 8 bits",
+    "pytorch": "that is NVIDIA's. te.Linear, te.FusedAttention and torch.nn.LayerNorm do what its modules do",
+}
+
 
 def publish(package: dict[str, Any]) -> None:
     """Loads the device, and gives a package, by its global names, all names and submodules: one object each under all
@@ -27,5 +34,12 @@ def publish(package: dict[str, Any]) -> None:
     load()
     package.update(_MODULES, **_NAMES)
     package["__all__"] = sorted([*_MODULES, *_NAMES])
+    package["__getattr__"] = partial(_missing, package["__name__"])
     for name, module in _MODULES.items():
         sys.modules[f"{package['__name__']}.{name}"] = module
+
+
+def _missing(package: str, name: str) -> Any:
+    """Of a package's name that is not there."""
+    why = f": {_MISSING[name]}" if name in _MISSING else ""
+    raise AttributeError(f"module {package!r} has no attribute {name!r}{why}")

@@ -74,5 +74,7 @@ class DelayedScaling:
             raise ValueError(
                 f"DelayedScaling: amax_compute_algo is max, most_recent or a function, not {self.amax_compute_algo!r}"
             )
+        if not isinstance(self.fp8_format, Format):
+            raise ValueError(f"DelayedScaling: fp8_format is one of {[*map(str, Format)]}, not {self.fp8_format!r}")
         if any(self.override_linear_precision[:2]):
             raise ValueError("DelayedScaling: override_linear_precision can be (False, False, True) only")

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from habana_tf.torch.hpu_ops.float8 import power_of_two
+
 if TYPE_CHECKING:
     from habana_tf.torch.transformer_engine.recipe import DelayedScaling
 
-_EXPONENT, _SMALLEST, _LARGEST = 0x7F800000, 2.0**-126, 2.0**126
+_SMALLEST, _LARGEST = 2.0**-126, 2.0**126
 
 
 def power_of_two_scale(amax: torch.Tensor, scale: torch.Tensor, largest: float, margin: int) -> torch.Tensor:
     """2 ** (floor(log2(largest / amax)) - margin), within what float32 has an inverse of; `scale` where amax is 0 or
-    not finite. The logarithm is exact: it is the exponent of a float32."""
+    not finite."""
     ratio = (largest / amax).clamp(_SMALLEST, _LARGEST)
-    power = (ratio.view(torch.int32) & _EXPONENT).view(torch.float32)
-    wanted = (power * 2.0**-margin).clamp(_SMALLEST, _LARGEST)
+    wanted = (power_of_two(ratio) * 2.0**-margin).clamp(_SMALLEST, _LARGEST)
     return torch.where((amax > 0) & torch.isfinite(amax), wanted, scale)
 
 
@@ -82,6 +83,10 @@ class FP8TensorMeta:
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         """Takes the values of others, in place where sizes allow: recorded programs read these."""
+        if len(tensors["scale"]) != len(self.scale):
+            raise RuntimeError(
+                f"scales of {len(tensors['scale'])} tensors are another kind of layer's: this one has {len(self.scale)}"
+            )
         self.resize(tensors["amax_history"].shape[0])
         for name, tensor in tensors.items():
             getattr(self, name).copy_(tensor)

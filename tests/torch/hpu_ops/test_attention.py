@@ -12,6 +12,7 @@ from tests.torch.child import on_device, raises
 pytest.importorskip("torch")
 
 import torch
+from torch.nn import functional as F
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
@@ -167,3 +168,28 @@ def test_fused_with_shared_heads_and_weights() -> None:
     made = fp8_fused_sdpa(*mine, is_causal=True, valid_seq_len=lengths, seq_padding_type="right")[0]
     near(made[1], want[1]), near(made[0, :, :3], want[0, :, :3])
     assert not made[0, :, 3:].cpu().any()
+
+
+@on_device(modes=("eager",))
+def test_odd_sizes_masks_and_probabilities() -> None:
+    """As PyTorch's own attention: a mask of two or three axes beside heads that share keys, dropout of all, no rows."""
+    from habana_frameworks.torch.hpex.kernels import FusedSDPA
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 6, 8) for heads in (6, 2, 2))
+    for mask in (torch.ones(6, 6).tril(), torch.rand(6, 6, 6), torch.rand(1, 6, 6), torch.rand(2, 1, 6, 6)):
+        for each in (mask, mask > 0.4):
+            want = F.scaled_dot_product_attention(q, k, v, each, enable_gqa=True)
+            given = [t.to("hpu") for t in (q, k, v, each)]
+            made, _ = FusedSDPA.apply(*given, return_attn_probs=True)
+            torch.testing.assert_close(made.cpu(), want, rtol=1e-4, atol=1e-5)
+    x = q.to("hpu")
+    call = torch.ops.hpu.sdpa_fwd
+    assert call(x, x, x, None, 1.0, 1.0, False, "None", None, "left")[0].cpu().abs().max() == 0
+    raises("between 0 and 1", lambda: call(x, x, x, None, 1.5, 1.0, False, "None", None, "left"))
+    raises("cannot share 4 heads", lambda: FusedSDPA.apply(x, x[:, :4], x[:, :4], return_attn_probs=True))
+    e4m3 = x[:0].to(torch.float8_e4m3fn)
+    nothing = torch.ops.hpu.fp8_sdpa_fwd(
+        e4m3, e4m3, e4m3, None, 0.0, 1.0, False, "None", *(None,) * 6, True, None, "left"
+    )  # fmt: skip
+    assert nothing[0].shape == (0, 6, 6, 8) and nothing[3].item() == 0

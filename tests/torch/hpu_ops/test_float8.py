@@ -3,6 +3,8 @@ float64; what is compared with the formula of another device is compared in bits
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.child import python
@@ -176,3 +178,72 @@ def test_compiled_and_on_gaudi3() -> None:
         """,
         HABANA_SIM_CHIP="gaudi3",
     )
+
+
+@on_device()
+def test_scales_of_blocks_and_their_products() -> None:
+    """Casts beside float64: no code is further from a number than its neighbours. Products beside those of what codes
+    and scales stand for."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 8, 12) * torch.logspace(-6, 6, 8).reshape(8, 1)
+    x[0, :, 4:8] = 0
+    codes = torch.arange(256, dtype=torch.uint8).view(E4M3).double()
+    grid = codes[codes.abs() <= 240].unique()
+    for height, width in ((1, 4), (4, 1), (4, 4), (1, 12)):
+        for kind in (torch.float32, torch.bfloat16):
+            made, scale = torch.ops.hpu.cast_to_fp8_just_in_time(x.to("hpu"), [height, width], E4M3, kind)
+            assert (made.dtype, scale.dtype, scale.shape) == (E4M3, kind, (3, 8 // height, 12 // width))
+            blocks = x.double().reshape(3, 8 // height, height, 12 // width, width)
+            largest = blocks.abs().amax((2, 4))
+            got = scale.cpu().double()
+            torch.testing.assert_close(got, torch.where(largest > 0, largest / 240, 1), rtol=2**-8, atol=0)
+            exact = (blocks / got[:, :, None, :, None]).reshape(x.shape)
+            nearest = grid[(exact.unsqueeze(-1) - grid).abs().argmin(-1)]
+            distance = (exact - made.cpu().double()).abs() - (exact - nearest).abs()
+            assert distance.max() < 1e-4
+    plain, scale = torch.ops.hpu.cast_to_fp8_just_in_time(x.bfloat16().to("hpu"), [1, 12])
+    assert plain.dtype == E4M3 and scale.dtype == torch.bfloat16
+    for wrong, shape in (("do not divide", [1, 5]), ("do not divide", [0, 4]), ("rows, columns or squares", [2, 4])):
+        raises(wrong, lambda shape=shape: torch.ops.hpu.cast_to_fp8_just_in_time(x.to("hpu"), shape))
+
+    a, b = x[1, :, :8] * 1e-3, torch.randn(10, 8) * torch.tensor([1.0] * 4 + [1e3] * 4)
+    padded = torch.zeros(12, 8)
+    padded[:10] = b
+    of_a, a_scale = torch.ops.hpu.cast_to_fp8_just_in_time(a.to("hpu"), [1, 4], scale_dtype=torch.float32)
+    of_b, b_scale = torch.ops.hpu.cast_to_fp8_just_in_time(padded.to("hpu"), [4, 4])
+    for name in ("squares", "columns"):
+        turned = b_scale.t() if name == "squares" else b_scale.t().repeat_interleave(4, 1)[:, :10]
+        made = torch.ops.hpu.fp8_gemm_v2(
+            A=of_a, trans_A=False, B=of_b[:10], trans_B=True, D=None, out_dtype=torch.float32, A_scale_inv=a_scale,
+            B_scale_inv=turned, bias=torch.ones(10, device="hpu"), accumulate=False,
+        )  # fmt: skip
+        wide_a = of_a.cpu().double() * a_scale.cpu().double().repeat_interleave(4, 1)
+        each = b_scale.cpu().double().repeat_interleave(4, 0).repeat_interleave(4, 1)[:10]
+        want = wide_a @ (of_b.cpu().double()[:10] * each).T + 1
+        torch.testing.assert_close(made.cpu().double(), want, rtol=1e-5, atol=1e-5 * want.abs().max().item())
+    near = (made.cpu() - 1 - a @ b.T).norm() / (a @ b.T).norm()
+    assert near < 0.05
+
+
+@on_device()
+def test_scales_are_exact_powers_of_two() -> None:
+    """Of numbers that are powers of two, and just beside them: math.frexp says which is the next."""
+    for kind, step in ((torch.float32, 2.0**-23), (torch.bfloat16, 2.0**-7)):
+        powers = torch.exp2(torch.arange(-125.0, 127.0, dtype=torch.float64))
+        x = torch.cat([powers, powers * (1 + step), powers * (1 - step / 2)]).to(kind)
+        want = [math.ldexp(1.0, e - (m == 0.5)) for m, e in map(math.frexp, x.tolist())]
+        made = torch.ops.hpu.calculate_scale_for_cast(x.to("hpu"), 0, 1)
+        assert made.dtype == kind and made.tolist() == want
+        assert torch.log2(powers.to(kind).to("hpu")).tolist() == [*range(-125, 127)]
+    odd = torch.ops.hpu.calculate_scale_for_cast(torch.tensor([0.0, torch.inf, torch.nan, -1.0], device="hpu"), 0, 1)
+    assert str(odd.tolist()) == "[0.0, inf, nan, nan]"
+
+
+@on_device()
+def test_nothing_is_cast_and_wrong_types_are_refused() -> None:
+    empty = torch.ones(0, 4, device="hpu")
+    made, amax = torch.ops.hpu.cast_to_fp8_v2(empty, 2.0, False, True, E4M3)
+    assert made.shape == (0, 4) and amax.item() == 0 and amax.dtype == torch.float32
+    for kind in (torch.float32, torch.int8):
+        raises("are 8-bit floats", lambda kind=kind: torch.ops.hpu.cast_to_fp8_v2(empty, 1.0, False, False, kind))
+    raises("are 8-bit floats", lambda: torch.ops.hpu.cast_to_fp8_just_in_time(empty, [1, 4], torch.float32))

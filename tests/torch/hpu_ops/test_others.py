@@ -71,6 +71,8 @@ def test_experts() -> None:
     torch.testing.assert_close(
         sum(halves).cpu().double(), mixed(x, table, router, weights, "silu"), rtol=1e-4, atol=1e-4
     )
+    again = torch.ops.hpu.mixture_of_experts(*given, w1, w2, w3, False, "silu", 0, 4, recomp=False)
+    assert torch.equal(again, torch.ops.hpu.mixture_of_experts(*given, w1, w2, w3, False, "silu", 0, 4))
     raises("need 5 weights", lambda: torch.ops.hpu.mixture_of_experts(*given, w1[:2], w2, w3, False, "silu", 0, 4))
     raises("not 'tanh'", lambda: torch.ops.hpu.mixture_of_experts(*given, w1, w2, w3, False, "tanh", 0, 4))
     made, amax = torch.ops.hpu.mixture_of_experts(*given, w1, w2, w3, False, "silu", 0, 4, True)
@@ -238,3 +240,27 @@ def test_softmax_of_blocks_is_that_of_their_sequence() -> None:
     raises(
         "must be 5-dimensional, got 2", lambda: torch.ops.hpu.block_softmax_adjustment(most, total, groups.to("hpu"), 3)
     )
+
+
+@on_device()
+def test_softmax_in_steps_is_that_of_the_whole() -> None:
+    """With numbers of rows by themselves, and in Gaudi3's vectors: 8 of each 64 elements."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 11, 20)
+    x[1, 2, 4] = -torch.inf
+    x[0, 0, 0, :8] = -torch.inf
+    want = torch.softmax(x.double(), -1).nan_to_num(0.0)
+    for shape in ((2, 3, 11), (2, 3, 128)):
+        most, total = torch.full(shape, -torch.inf, device="hpu"), torch.zeros(shape, device="hpu")
+        parts: list[torch.Tensor] = []
+        for part in x.to("hpu").split([8, 12], -1):
+            made, most, total, again = torch.ops.hpu.softmax_fa2(part, inputM=most, inputL=total)
+            assert most.shape == total.shape == again.shape == shape and made.dtype == x.dtype
+            own = again if shape[-1] == 11 else again.reshape(2, 3, 2, 64)[..., :8].flatten(-2)[..., :11]
+            parts = [*(p * own.unsqueeze(-1) for p in parts), made]
+        sums = total if shape[-1] == 11 else total.reshape(2, 3, 2, 64)[..., :8].flatten(-2)[..., :11]
+        got = torch.cat(parts, -1) / sums.clamp(min=1e-30).unsqueeze(-1)
+        torch.testing.assert_close(got.cpu().double(), want, rtol=1e-5, atol=1e-7)
+    given = {"inputM": most, "inputL": total}
+    raises("only last input dimension", lambda: torch.ops.hpu.softmax_fa2(x.to("hpu"), dim=1, **given))
+    raises("no inputs in 8 bits", lambda: torch.ops.hpu.softmax_fa2(x.to("hpu").to(E4M3), **given), NotImplementedError)

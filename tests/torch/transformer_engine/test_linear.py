@@ -286,6 +286,46 @@ def test_wrong_use_says_so() -> None:
         "no distribute_saved", lambda: te.distributed.checkpoint(te.Linear(4, 4), True, None, None, x),
         NotImplementedError,
     )  # fmt: skip
+    raises("fp8_format is one of", lambda: te.recipe.DelayedScaling(fp8_format="E4M3"), ValueError)
+    layer, grouped = te.Linear(4, 4), te.GroupedLinear(2, 4, 4)
+    with te.fp8_autocast(enabled=True):
+        layer(x)
+        raises("not torch.int32", lambda: layer(x.int()))
+        raises("not torch.float8_e4m3fn", lambda: layer(x.to(E4M3)))
+        raises("on cpu, and the weight on hpu", lambda: layer(x.cpu()))
+        raises("brings the weight", lambda: te.Linear(4, 4, skip_weight_param_allocation=True)(x))
+        grouped(x, [2, 2])
+    state = layer.state_dict()
+    raises("of 2 tensors", lambda: grouped.set_extra_state(state["_extra_state"]))
+    raises("another transformer engine", lambda: layer.load_state_dict({**state, "_extra_state": torch.zeros(3)}))
+
+
+@on_device()
+def test_no_rows_and_scales_made_in_inference_mode() -> None:
+    """A layer without rows adds nothing, and leaves its scales; what inference begins, training goes on with."""
+    te, how = engine(), recipe()
+    torch.manual_seed(0)
+    grouped, x = te.GroupedLinear(3, 16, 8), torch.randn(6, 16)
+    singles = [te.Linear(16, 8) for _ in range(3)]
+    for k, single in enumerate(singles):
+        single.weight.data, single.bias.data = getattr(grouped, f"weight{k}").data, getattr(grouped, f"bias{k}").data
+    on_card, parts = x.to("hpu"), [x[:2].to("hpu"), x[:0].to("hpu"), x[2:].to("hpu")]
+    with te.fp8_autocast(enabled=True, fp8_recipe=how):
+        with torch.inference_mode():
+            grouped(on_card, [2, 0, 4])
+        for _ in range(2):
+            together = grouped(on_card, [2, 0, 4])
+            together.sum().backward()
+        with torch.inference_mode():
+            for single, part in zip(singles, parts, strict=True):
+                single(part)
+        for _ in range(2):
+            each = [single(part) for single, part in zip(singles, parts, strict=True)]
+            sum(t.sum() for t in each).backward()
+    assert torch.equal(together.cpu(), torch.cat(each).cpu())
+    scales = grouped.fp8_meta["scaling_fwd"].scale.tolist()
+    assert scales == [s for single in singles for s in single.fp8_meta["scaling_fwd"].scale.tolist()] and scales[2] == 1
+    assert torch.equal(grouped.weight1.grad.cpu(), torch.zeros(8, 16))
 
 
 @on_device(modes=("eager",))
@@ -297,6 +337,9 @@ def test_both_packages_are_one() -> None:
     from intel_transformer_engine.recipe import Format
 
     assert newer.Linear is engine().Linear and newer.fp8 is engine().fp8 and Format is engine().recipe.Format
+    assert not hasattr(newer, "LayerNorm")
+    raises("torch.ops.hpu.mixture_of_experts", lambda: newer.MixtureOfExperts, AttributeError)
+    raises("NVIDIA's", lambda: engine().pytorch.module, AttributeError)
 
 
 def test_gaudi_has_no_8_bits() -> None:
