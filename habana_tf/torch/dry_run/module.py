@@ -25,6 +25,7 @@ from habana_tf.card.prediction.foreseen import Foreseen, PredictionError
 from habana_tf.card.prediction.prediction import HostOp, Transfer
 from habana_tf.cluster.cluster import Role
 from habana_tf.torch import loader
+from habana_tf.torch.dry_run.known_values import is_told
 from habana_tf.torch.dry_run.recorder import Unrun, Unrunner, ValueNeeded, lowered_cluster, recorded
 from habana_tf.torch.record.nested import tensors
 from habana_tf.torch.record.program import TorchCluster, cluster_of
@@ -144,6 +145,7 @@ class _Step:
         for name, t in [*module.named_parameters(), *module.named_buffers()]:
             if id(t) not in memo:
                 memo[id(t)] = self._empty(t, f"{WEIGHT}:{name}")
+                self._tell(memo[id(t)], t)
         made = copy.deepcopy(module, memo)
         return made.train() if self.asked.trains else made
 
@@ -179,7 +181,15 @@ class _Step:
         if like is None:
             return x
         self.found.arguments.append(name)
-        return self._empty(like, name)
+        made = self._empty(like, name)
+        self._tell(made, x)
+        return made
+
+    def _tell(self, made: torch.Tensor, contents: Any) -> None:
+        """Whole numbers of the host are known, so that the step may branch on what follows from them."""
+        given = torch.as_tensor(contents) if isinstance(contents, np.ndarray) else contents
+        if isinstance(given, torch.Tensor) and given.device.type == "cpu" and is_told(given):
+            self.unrunner.tell(made, given)
 
     def _make_state(self, updates: torch.optim.Optimizer) -> None:
         """The optimizer's state now, as it is from the second step on."""

@@ -13,7 +13,8 @@ from torch._C._distributed_c10d import FakeProcessGroup
 
 from habana_tf.card.prediction.ranks import Collective
 from habana_tf.torch.distributed.kinds import KINDS
-from habana_tf.torch.dry_run.rank import Rank, RankRecorder, is_told
+from habana_tf.torch.dry_run.known_values import is_told
+from habana_tf.torch.dry_run.rank import Rank, RankRecorder
 from habana_tf.torch.record import current, scopes
 from habana_tf.torch.record.nested import tensors
 
@@ -63,11 +64,16 @@ class PretendedGroup(dist.ProcessGroup):
     def _tell(self, key: tuple[Any, ...], found: Sequence[torch.Tensor], of: int, says: bool) -> None:
         """Hands numbers of the host from one rank to others."""
         for t in found:
-            mine = _recorder().settled(t).viewed(t) if t.device.type == "hpu" else t
+            of_card = t.device.type == "hpu"
             if says:
-                self._job.board.say(key, mine)
+                self._job.board.say(key, _recorder().settled(t).viewed(t) if of_card else t)
+                continue
+            heard = self._job.board.hear(key, of)
+            if of_card:
+                _recorder().settled(t)
+                _recorder().tell(t, heard)
             else:
-                mine.copy_(self._job.board.hear(key, of))
+                t.copy_(heard)
 
     def _collective(self, name: str, args: tuple[Any, ...]) -> Any:
         kind, counted, read = KINDS[name]

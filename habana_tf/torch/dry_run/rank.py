@@ -13,14 +13,6 @@ from habana_tf.torch.dry_run.recorder import Unrun, Unrunner
 from habana_tf.torch.memory.storage import Block
 from habana_tf.torch.record import scopes
 
-_TOLD = 1 << 20
-"""Bytes of a tensor of whole numbers up to which its contents are kept."""
-
-
-def is_told(t: torch.Tensor) -> bool:
-    """Whether it holds numbers of the host: whole ones, and few."""
-    return not t.is_floating_point() and t.nbytes <= _TOLD
-
 
 @dataclass(frozen=True)
 class UnrunLaunch:
@@ -123,16 +115,8 @@ class RankRecorder(Unrunner):
         return self.settled(t)
 
     def copied(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """A copy between host and card. Whole numbers that the host writes are there when it reads them again."""
-        if source.device.type == "hpu":
-            block = self.settle(source, False)
-            target.zero_() if source.is_floating_point() else target.copy_(block.viewed(source))
-            return
-        super().copied(source, target)
-        if is_told(source):
-            self.memory.of(target).viewed(target).copy_(source)
-
-    def settled(self, t: torch.Tensor) -> Block:
-        """Ends the program that has to do with a tensor. Returns its block, whose pages are zeros until touched."""
-        self._written(t)
-        return self.memory.of(t)
+        if source.device.type == "hpu" and source.is_floating_point():
+            self.settle(source, False)
+            target.zero_()
+        else:
+            super().copied(source, target)

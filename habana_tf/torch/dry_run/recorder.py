@@ -4,7 +4,8 @@ Within `recorded` the device's kernels record into a recorder of its own, whose 
 nothing writes them. So a program takes the same way as when it runs, through the same dispatcher and the same rows;
 what would be launched is kept as recordings, what would be copied or left to the CPU is noted.
 
-A value that the host asks for is not there: `ValueNeeded`.
+A value that the host asks for is there if it follows from whole numbers of the host (`known_values`): else it is a
+`ValueNeeded`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from habana_tf._native import _bridge
 from habana_tf.card.model.lowered import Lowered, lowered
 from habana_tf.cluster.cluster import Ref
+from habana_tf.torch.dry_run.known_values import KnownValues, is_told
 from habana_tf.torch.memory.storage import Block, Memory
 from habana_tf.torch.record import current, random_state, scopes
 from habana_tf.torch.record.meta import to_meta
@@ -121,6 +123,7 @@ class Unrunner(Recorder):
         self.unrun = self
         self.programs_made: list[Unrun] = []
         self.host: list[OnHost] = []
+        self.known = KnownValues()
         self._called: dict[int, str] = {}
         self._gradients: list[Ref] = []
 
@@ -142,22 +145,44 @@ class Unrunner(Recorder):
     def _run(self, found: list[tuple[tuple[int, int], Block]]) -> None:
         wanted = tuple((value, b.input if b.reader == self.memory.reading else -1) for value, b in found)
         roles = tuple(self._called.get(b.address, "") for b in self.inputs.blocks)
-        self.programs_made.append(Unrun(self.node.recording(wanted), roles, tuple(self._gradients)))
+        made = Unrun(self.node.recording(wanted), roles, tuple(self._gradients))
+        self.programs_made.append(made)
         self._gradients.clear()
+        self.known.would_run(made.recording, self.inputs, [b for _, b in found], self._numbers)
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:
+        """A value that the host reads. Raises ValueNeeded where it is not known."""
         where = scopes.now()
-        raise ValueNeeded(
-            "the step needs a value of the card while it runs" + (f", in {where}" if where else "")
-            + ": predict a step without .item(), .cpu(), printing, or a branch on what was computed"
-        )  # fmt: skip
+        block = self.settled(t)
+        if write or block not in self.known:
+            raise ValueNeeded(
+                "the step needs a value of the card while it runs" + (f", in {where}" if where else "")
+                + ": predict a step without .item(), .cpu(), printing, or a branch on what was computed; where it asks "
+                "about whole numbers that it is given, as a mask, give them with their values"
+            )  # fmt: skip
+        self.host.append(OnHost("", f"{where or 'a value'}, {list(t.shape)}", t.nbytes, 0))
+        return block
+
+    def settled(self, t: torch.Tensor) -> Block:
+        """Ends the program that has to do with a tensor. Returns its block, whose pages are zeros until touched."""
+        self._written(t)
+        return self.memory.of(t)
 
     def copied(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """A copy between host and card."""
+        """A copy between host and card. Whole numbers that the host writes are there when it reads them again."""
         if source.device.type == "hpu":
-            self.settle(source, False)
+            target.copy_(self.settle(source, False).viewed(source))
+            return
         self._written(target)
         self.host.append(OnHost("", f"a tensor of the host, {list(source.shape)}", 0, target.nbytes))
+        if is_told(source):
+            self.tell(target, source)
+
+    def tell(self, t: torch.Tensor, contents: torch.Tensor) -> None:
+        """Says what a tensor of the card holds."""
+        block = self.memory.of(t)
+        block.viewed(t).copy_(contents)
+        self.known.tell(block)
 
     def _written(self, t: torch.Tensor) -> None:
         """The host writes a tensor, which ends a program that has to do with it."""

@@ -193,6 +193,46 @@ def test_ops_on_the_cpu_and_what_crosses_pcie_are_told() -> None:
     assert 8 * 16 * 16 * 4 <= down <= 8 * 16 * 17 * 4  # where results go crosses too
 
 
+def whole_numbers(device: str) -> list[Any]:
+    """What programs ask of positions, masks and lengths."""
+    torch.manual_seed(3)
+    positions = torch.arange(2, 14, 2, device=device)
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.int32).to(device)
+    words = torch.tensor([[7, 2, 2, 9], [0, 3, 5, 5]]).to(device)
+    found = [positions[3].item(), bool((positions.diff() == 2).all()), mask.bool().all().item()]
+    found += [mask.sum(1).cpu().tolist(), mask.flip(1).argmax(1).tolist(), mask.cumsum(1)[:, -1].tolist()]
+    words[:, 1] += 5
+    found += [words.tolist(), words.gather(1, mask.long()).tolist(), (words == 5).any(1).tolist()]
+    later = words[1, 2:] * positions[:2] - 1  # reads parts of a storage, in a program of its own
+    return [
+        *found,
+        later.tolist(),
+        words.view(-1).topk(2).indices.tolist(),
+        torch.where(mask > 0, words, -100).tolist(),
+    ]
+
+
+@on_device(modes=LAZY)
+def test_whole_numbers_that_follow_from_those_of_the_host_are_known() -> None:
+    from habana_tf.card.prediction.foreseen import PredictionError
+
+    found: list[Any] = []
+
+    class Asks(nn.Module):
+        def forward(self, x: Any, mask: Any) -> Any:
+            found.append(whole_numbers("hpu"))
+            return x @ torch.ones(4, 3 if mask.all() else 1000, device="hpu")
+
+    ones = torch.ones(8, 4, dtype=torch.int64)
+    widths = []
+    for mask in (ones, ones.tril()):
+        told = habana_tf.predict(Asks(), {"x": torch.empty(8, 4), "mask": mask})
+        widths.append(told.step.units[-1].unit.results[0].shape[-1])
+    assert widths == [3, 1000] and found == [whole_numbers("cpu")] * 2
+    with pytest.raises(PredictionError, match="whole numbers that it is given"):
+        habana_tf.predict(Asks(), {"x": torch.empty(8, 4), "mask": ones.to("meta")})
+
+
 @on_device(modes=LAZY)
 def test_a_step_that_asks_for_values_says_where() -> None:
     from habana_tf.card.prediction.foreseen import PredictionError
