@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from habana_tf.torch.hpu_ops.float8 import amax
+from habana_tf.torch.hpu_ops.float8 import amax, as_tensor
 from habana_tf.torch.hpu_ops.op import op
 
 _FLOAT8 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -61,7 +61,7 @@ def _product(
 
 
 def _tensor(scale: Scale, like: torch.Tensor) -> torch.Tensor | None:
-    return torch.tensor(scale, device=like.device) if isinstance(scale, float) else scale
+    return None if scale is None else as_tensor(scale, like)
 
 
 def _cast(x: torch.Tensor, scale: Scale, kind: torch.dtype) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from habana_tf.torch.hpu_ops.float8 import by_blocks, largest
+from habana_tf.torch.hpu_ops.float8 import as_tensor, by_blocks, largest
 from habana_tf.torch.hpu_ops.op import op
 from habana_tf.torch.hpu_ops.packed4 import from_mxfp4
 
@@ -164,18 +164,14 @@ def _product_in_float8(given: Given, x: torch.Tensor, expert: int, name: str) ->
     if name == "w3":
         of_middle = given.get("d_scale_intermediate_hidden_states")
         dynamic = (x.abs().amax(-1, keepdim=True).float() + 1e-8) / largest(dtype)
-        before = dynamic if of_middle is None else _as_tensor(of_middle[expert], x)
+        before = dynamic if of_middle is None else as_tensor(of_middle[expert], x)
         x = torch.ops.hpu.cast_to_fp8_v2(x, before.reciprocal(), False, False, dtype)[0]
-    scale, own = (_as_tensor(each, x) for each in (before, given[f"d_scale_{name}"][expert]))
+    scale, own = (as_tensor(each, x) for each in (before, given[f"d_scale_{name}"][expert]))
     scale = scale.unsqueeze(-1) if scale.dim() == 1 else scale  # a vector has one for each token
     bias = given[f"{name}_bias"][expert] if f"{name}_bias" in given else None
     weight = weight.t() if given["permuted_weights"] else weight
     made: torch.Tensor = torch.ops.hpu.fp8_gemm_v2(x, False, weight, False, None, torch.bfloat16, scale, own, bias)
     return made
-
-
-def _as_tensor(scale: Any, like: torch.Tensor) -> torch.Tensor:
-    return torch.as_tensor(scale, dtype=torch.float32, device=like.device)
 
 
 def _by_name(schema: str) -> Callable[..., Any]:

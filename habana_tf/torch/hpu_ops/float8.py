@@ -38,6 +38,11 @@ def power_of_two(x: torch.Tensor, up: bool = False) -> torch.Tensor:
     return ((bits + 0x7FFFFF if up else bits) & 0x7F800000).view(torch.float32)
 
 
+def as_tensor(scale: Any, like: torch.Tensor) -> torch.Tensor:
+    """A scale, or one for each channel, in float32."""
+    return torch.as_tensor(scale, dtype=torch.float32, device=like.device)
+
+
 def _scaled(x: torch.Tensor, scale: torch.Tensor | float | None, shape: Sequence[int] | None) -> torch.Tensor:
     """x times a scale, which is rounded to the type of x before."""
     if scale is None:
@@ -103,7 +108,7 @@ def _check_same(source: torch.dtype, target: torch.dtype, is_amax: bool) -> None
 @op(f"cast_to_fp8_v2.scalar_list(Tensor input, float[] scale, {_CAST}) -> (Tensor, Tensor)")
 def cast_to_fp8_by_list(input: torch.Tensor, scale: Sequence[float], *rest: Any, **named: Any) -> Any:
     """As `cast_to_fp8`, with a scale for each channel."""
-    return torch.ops.hpu.cast_to_fp8_v2(input, _tensor(scale, input), *rest, **named)
+    return torch.ops.hpu.cast_to_fp8_v2(input, as_tensor(scale, input), *rest, **named)
 
 
 @op("cast_to_fp8(Tensor input, Tensor? scale, bool stochastic_rounding, Tensor(a!) out, Tensor(b!) amax) -> "
@@ -152,7 +157,7 @@ def cast_from_fp8_by_list(
     input: torch.Tensor, scale: Sequence[float], out_dtype: torch.dtype, scale_shape: Sequence[int] | None = None
 ) -> torch.Tensor:
     """As `cast_from_fp8`, with a scale for each channel."""
-    made: torch.Tensor = torch.ops.hpu.cast_from_fp8(input, _tensor(scale, input), out_dtype, scale_shape)
+    made: torch.Tensor = torch.ops.hpu.cast_from_fp8(input, as_tensor(scale, input), out_dtype, scale_shape)
     return made
 
 
@@ -250,12 +255,8 @@ def fp8_gemm_by_list(
     A_scale_inv: Sequence[float], B_scale_inv: Sequence[float], *rest: Any, **named: Any,
 ) -> Any:  # fmt: skip
     """As `fp8_gemm`, with scales for channels."""
-    scales = _tensor(A_scale_inv, A), _tensor(B_scale_inv, B)
+    scales = as_tensor(A_scale_inv, A), as_tensor(B_scale_inv, B)
     return torch.ops.hpu.fp8_gemm_v2(A, trans_A, B, trans_B, D, out_dtype, *scales, *rest, **named)
-
-
-def _tensor(numbers: Sequence[float], like: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=torch.float32, device=like.device)
 
 
 _CONVOLUTION = (

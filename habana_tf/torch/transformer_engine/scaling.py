@@ -24,7 +24,7 @@ _SMALLEST, _LARGEST = 2.0**-126, 2.0**126
 def power_of_two_scale(amax: torch.Tensor, scale: torch.Tensor, largest: float, margin: int) -> torch.Tensor:
     """2 ** (floor(log2(largest / amax)) - margin), within what float32 has an inverse of; `scale` where amax is 0 or
     not finite."""
-    ratio = (largest / amax).clamp(_SMALLEST, _LARGEST)
+    ratio = largest / amax.clamp(min=largest * _SMALLEST)  # no infinity, which one would look for
     wanted = (power_of_two(ratio) * 2.0**-margin).clamp(_SMALLEST, _LARGEST)
     return torch.where((amax > 0) & torch.isfinite(amax), wanted, scale)
 
