@@ -105,7 +105,7 @@ class _Search:
         """The fastest with so many cards and stages that fits."""
         dp = self.cards // (tp * pp)
         share, micro = self.batch // dp, 1
-        options = [(again, zero) for again in (False, True) for zero in ((1, 2, 3) if dp > 1 else (0,))]
+        options = [(again, zero) for again in ("none", "some", "all") for zero in ((1, 2, 3) if dp > 1 else (0,))]
         best: LayoutRow | None = None
         while share % micro == 0 and share // micro >= pp and options:
             row = None

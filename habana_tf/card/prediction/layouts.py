@@ -17,7 +17,8 @@ class Layout:
     """How a job is laid on cards. tp, pp, dp: cards that share layers, stages, copies of the model; zero: 0 for one
     copy, 1 where the optimizer's state is spread over the copies and gradients are summed once a step, 2 where
     gradients are spread, too, 3 where weights are; micro_batch: sequences at once; micro_batches: of them before an
-    update; recompute: whether activations of layers are computed again in the backward pass; precision: "bf16" for
+    update; recompute: what of layers is computed again in the backward pass beside attention's weights: "none", "some"
+    for all but products and what cards sum, or "all"; precision: "bf16" for
     weights and all, "mixed" for weights of fp32 and products of bf16."""
 
     tp: int
@@ -26,7 +27,7 @@ class Layout:
     zero: int
     micro_batch: int
     micro_batches: int
-    recompute: bool
+    recompute: str
     precision: str
 
     @property
@@ -39,7 +40,7 @@ class Layout:
         return self.dp * self.micro_batch * self.micro_batches
 
     def __str__(self) -> str:
-        again = ", recomputed" if self.recompute else ""
+        again = "" if self.recompute == "none" else f", {self.recompute} recomputed"
         return (
             f"tp {self.tp}, pp {self.pp}, dp {self.dp}, ZeRO {self.zero}, {self.micro_batches} x {self.micro_batch} "
             f"sequences, {self.precision}{again}"
@@ -109,7 +110,7 @@ class LayoutPlan(Report):
             cells = [
                 (
                     str(at.tp), str(at.pp), str(at.dp), str(at.zero), f"{at.micro_batches} x {at.micro_batch}",
-                    "yes" if at.recompute else "no", at.precision, f"{row.tokens_per_second:,.0f}", brief(row.seconds),
+                    at.recompute, at.precision, f"{row.tokens_per_second:,.0f}", brief(row.seconds),
                     f"{row.exposed / row.seconds:.0%}", size(row.memory),
                 )
                 for row in self.rows

@@ -73,6 +73,15 @@ def _attend(
     return made.transpose(1, 2).contiguous(), None
 
 
+def _keeping_products() -> Any:
+    """Products of matrices, and sums over cards, are not made again in the backward pass."""
+    from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+    sums = torch.ops._c10d_functional
+    kept = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default, sums.all_reduce.default, sums.wait_tensor.default]
+    return create_selective_checkpoint_contexts(kept)
+
+
 def _part(t: Any, weight: Any) -> Any:
     """This card's part of a weight, or of its gradient: an update of parts makes the same launches as one of DTensors,
     which takes PyTorch twice as long to find out."""
@@ -93,8 +102,9 @@ class _Stage:
                 shortened(config, layers), dtype=dtype, attn_implementation=_CAUSAL
             ).train()
         self.size, self.words = model.config.hidden_size, model.config.vocab_size
-        if layout.recompute:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+        if layout.recompute != "none":
+            kept = {"context_fn": _keeping_products} if layout.recompute == "some" else {}
+            model.gradient_checkpointing_enable({"use_reentrant": False, **kept})
         if not self.last:
             model.lm_head = model.base_model.norm = torch.nn.Identity()
         if not self.first:
