@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from habana_tf.torch.hpex.one_program import ends_a_step
+from habana_tf.torch.hpu_ops.layers import normed
 from habana_tf.torch.record import current
 
 
@@ -52,7 +53,7 @@ class FusedRMSNorm:
         fast_math: bool = False,
     ) -> torch.Tensor:
         """The norm. The last three choose between Habana's kernels and change nothing here."""
-        return F.rms_norm(data_in, (data_in.shape[-1],), gamma, eps)
+        return normed(data_in, gamma, eps)
 
 
 class CustomSoftmax:

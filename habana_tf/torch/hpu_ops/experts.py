@@ -103,7 +103,7 @@ def mixture_of_experts(given: Given) -> Any:
     out = total.to(torch.bfloat16 if scaled else x.dtype)
     if "measure_per_token" in given or "measurement_mode" in given:
         measured = torch.stack(sizes)
-        return out, measured if given.get("measure_per_token") else measured.amax(-1)
+        return out, measured if given.get("measure_per_token") else F.pad(measured, (0, 1)).amax(-1)
     return out
 
 

@@ -62,11 +62,18 @@ _NORM = "Tensor data_in, Tensor gamma, float epsilon"
 _BACKWARD = "Tensor grad_in, Tensor data_in, Tensor gamma, Tensor inverse_rms, bool use_stages, int bwd_mode"
 
 
+def normed(x: torch.Tensor, gamma: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """x / sqrt(mean(x^2) + epsilon) * gamma over the last axis, rounded once, to the type of x."""
+    if x.dtype is gamma.dtype:
+        return F.rms_norm(x, x.shape[-1:], gamma, epsilon)
+    return F.rms_norm(x.float(), x.shape[-1:], gamma.float(), epsilon).to(x.dtype)
+
+
 @op(f"rms_norm({_NORM}) -> (Tensor, Tensor)", f"rms_norm_fast({_NORM}) -> (Tensor, Tensor)")
 def rms_norm(data_in: torch.Tensor, gamma: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """data_in / sqrt(mean(data_in^2) + epsilon) * gamma over the last axis, and that factor in float32, with size 1."""
+    """The norm, and the factor 1 / sqrt(mean(data_in^2) + epsilon) in float32, with size 1."""
     inverse = torch.rsqrt(data_in.float().square().mean(-1, keepdim=True) + epsilon)
-    return F.rms_norm(data_in, data_in.shape[-1:], gamma.to(data_in.dtype), epsilon), inverse
+    return normed(data_in, gamma, epsilon), inverse
 
 
 @op(f"rms_norm_backward({_BACKWARD}) -> (Tensor, Tensor)", f"rms_norm_fast_backward({_BACKWARD}) -> (Tensor, Tensor)")

@@ -75,6 +75,8 @@ def test_experts() -> None:
     assert torch.equal(again, torch.ops.hpu.mixture_of_experts(*given, w1, w2, w3, False, "silu", 0, 4))
     raises("need 5 weights", lambda: torch.ops.hpu.mixture_of_experts(*given, w1[:2], w2, w3, False, "silu", 0, 4))
     raises("not 'tanh'", lambda: torch.ops.hpu.mixture_of_experts(*given, w1, w2, w3, False, "tanh", 0, 4))
+    nothing = [t[:0] for t in given]
+    assert torch.ops.hpu.mixture_of_experts(*nothing, w1, w2, w3, False, "silu", 0, 4, True)[1].tolist() == [0] * 5
     made, amax = torch.ops.hpu.mixture_of_experts(*given, w1, w2, w3, False, "silu", 0, 4, True)
     torch.testing.assert_close(made.cpu().double(), mixed(x, table, router, weights, "silu"), rtol=1e-4, atol=1e-4)
     for expert in range(5):
@@ -191,6 +193,8 @@ def test_rotary_positions_and_their_gradient() -> None:
 
 @on_device()
 def test_norms_and_softmax() -> None:
+    from habana_frameworks.torch.hpex.normalization import FusedRMSNorm
+
     x, gamma = torch.randn(4, 5, 16), torch.rand(16) + 0.5
     leaf, weight = (t.clone().double().requires_grad_() for t in (x, gamma))
     want = F.rms_norm(leaf, (16,), weight, 1e-6)
@@ -200,6 +204,11 @@ def test_norms_and_softmax() -> None:
     made, inverse = torch.ops.hpu.rms_norm(*given, 1e-6)
     torch.testing.assert_close(made.cpu().double(), want.detach(), rtol=1e-5, atol=1e-5)
     assert inverse.shape == (4, 5, 1)
+    short = x.bfloat16()  # beside a weight in float32: rounded once
+    made = torch.ops.hpu.rms_norm(short.to("hpu"), given[1], 1e-6)[0]
+    exact = F.rms_norm(short.double(), (16,), gamma.double(), 1e-6)
+    torch.testing.assert_close(made.cpu().double(), exact, rtol=2**-8.9, atol=0)
+    assert torch.equal(FusedRMSNorm.apply(short.to("hpu"), given[1], 1e-6).cpu(), made.cpu())
     back, of_gamma = torch.ops.hpu.rms_norm_backward(grad.to("hpu"), *given, inverse, True, 0)
     torch.testing.assert_close(back.cpu().double(), leaf.grad, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(of_gamma.cpu().double(), weight.grad, rtol=1e-4, atol=1e-4)
