@@ -27,6 +27,10 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node
 
+OPERANDS = (DType.F32, DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.I8, DType.U8)
+"""Types of operands. All but the first have numbers that bfloat16 holds, and become wider where they are read or
+copied."""
+
 
 @dataclass(frozen=True)
 class Padding:
@@ -49,7 +53,8 @@ class StridedView:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor over the spec's labels. strides: in elements, 0 for absent labels, possibly negative.
+    """A tensor over the spec's labels. strides: in elements, 0 for absent labels, possibly negative. largest: see
+    `ir.primitives.Contraction`.
 
     Elements outside a guard are never read. `accepts_guards` says which guards are supported.
     """
@@ -58,6 +63,7 @@ class Operand:
     strides: tuple[Extent, ...]
     offset: int = 0
     guards: tuple[Padding, ...] = ()
+    largest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,8 @@ class ContractSpec:
             if len(strides) != len(self.extents):
                 raise ValueError(f"contraction: strides {strides} for labels of extents {self.extents}")
         for operand in (self.a, self.b):
-            if operand.dtype not in (DType.F32, DType.BF16):
-                raise ValueError(f"contraction: operands are float32 or bfloat16, not {operand.dtype}")
+            if operand.dtype not in OPERANDS:
+                raise ValueError(f"contraction: operands are {', '.join(map(str, OPERANDS))}, not {operand.dtype}")
 
 
 LabelKind = Literal["batch", "m", "n", "k"]

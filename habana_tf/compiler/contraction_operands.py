@@ -47,6 +47,7 @@ def specification(
             _per_label(labels, axes, v.strides),
             v.offset,
             tuple(Padding(_per_label(labels, axes, g.coefs), g.const, g.size) for g in v.guards),
+            spec.largest,
         )
         for s, axes, v in zip(node.src, (spec.a, spec.b), views, strict=True)
     )

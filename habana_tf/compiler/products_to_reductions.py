@@ -14,6 +14,7 @@ size gets its own recipe.
 from __future__ import annotations
 
 from habana_tf.compiler.contraction_operands import has_code, whole
+from habana_tf.compiler.narrow_operands import wide
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.primitives import Contraction, Node, Op
 
@@ -44,7 +45,7 @@ def as_reduction(node: Node) -> Node:
     factors = []
     for s, axes in sides:
         order = sorted(range(len(axes)), key=lambda k: labels.index(axes[k]))
-        x = b.permute(b.cast(s, spec.accumulator), order)
+        x = b.permute(wide(b, s, spec), order)
         factors.append(
             b.broadcast_in_dim(x, [sizes[label] for label in labels], [labels.index(axes[k]) for k in order])
         )

@@ -3,7 +3,7 @@
 `finish_outputs` makes all outputs distinct computed nodes (an output that is an input, or a repeated one, becomes a
 copy), and drops final reshapes, which do not change memory.
 
-`widened` (float8_products.py) gives products operands of 16 bits where they have 8; then `as_loops`
+`narrow` (narrow_operands.py) lets products read operands in 8 bits instead of casts of them; then `as_loops`
 (products_to_reductions.py) turns batched products with symbolic strides into reductions.
 """
 
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from habana_tf.compiler.float8_products import widened
+from habana_tf.compiler.narrow_operands import narrow
 from habana_tf.compiler.products_to_reductions import as_loops
 from habana_tf.ir.primitives import Node, Op, Program, with_sources
 
 
 def rewrite(program: Program) -> Program:
     """The program as the scheduler expects it."""
-    return rebuild(rebuild(finish_outputs(program), widened), as_loops)
+    return rebuild(rebuild(finish_outputs(program), narrow), as_loops)
 
 
 def finish_outputs(program: Program) -> Program:

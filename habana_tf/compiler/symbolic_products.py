@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from habana_tf.compiler.contraction import ContractSpec, StridedView, SymbolicLabel, merged
 from habana_tf.compiler.contraction_operands import has_code, labels_of, read, specification, whole
-from habana_tf.compiler.float8_products import widened
 from habana_tf.compiler.generic_products import register_tile, strided_loop, two_loops
+from habana_tf.compiler.narrow_operands import wide
 from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
 from habana_tf.compiler.products_to_reductions import as_reduction, per_example
 from habana_tf.compiler.rewrite import rebuild
@@ -48,7 +48,6 @@ def _products(program: Program) -> int:
 def _lowered(node: Node, target: Target) -> Node:
     if node.op is not Op.CONTRACT or per_example(node):
         return node
-    node = widened(node)
     views = read(node.src[0]), read(node.src[1])
     if has_code(node, (whole(node.src[0]), whole(node.src[1]))) or has_code(node, views):
         return node
@@ -60,7 +59,7 @@ def _lowered(node: Node, target: Target) -> Node:
         return as_reduction(node)
     builder = Builder()
     builder.origin = node.origin
-    sides = tuple(builder.cast(v.base, DType.F32) for v in (a, b))
+    sides = tuple(wide(builder, v.base, node.arg) for v in (a, b))
     made = Node(Op.PRODUCT, sides, node.shape, DType.F32, nest, node.origin)
     return builder.cast(made, node.dtype)
 

@@ -181,7 +181,7 @@ class Target:
 
     @property
     def masks_halves(self) -> bool:
-        """The same of lanes of 16 bits."""
+        """The same of lanes of 8 and 16 bits."""
         return self.isa in _WIDE
 
     @property
@@ -195,6 +195,11 @@ class Target:
         """Whether a vector can be stored without its line of memory being read before: by a non-temporal store, after
         which the function ends with a fence of x86 (see `emit.Function`)."""
         return self.isa in _MASKED
+
+    @property
+    def converts_float16(self) -> bool:
+        """Whether an instruction makes fp32 of a vector of float16; elsewhere it is a call for each number."""
+        return self.isa is not Isa.PORTABLE
 
     @property
     def rounds_to_bf16(self) -> bool:

@@ -21,6 +21,8 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 
 F32, BF16 = DType.F32, DType.BF16
+NARROW = (DType.F8E4M3, DType.F8E5M2, DType.I8, DType.U8)
+"""Types of 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,18 @@ def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def stored(values: np.ndarray, dtype: DType) -> np.ndarray:
+    """Normally distributed numbers as an operand has them in memory."""
+    if dtype is BF16:
+        return to_bf16(values)
+    return (np.abs(values) if dtype is DType.U8 else values * 40 if dtype is DType.I8 else values).astype(dtype.numpy)
+
+
+def result_of(dtype: DType) -> DType:
+    """The type of the result of operands of a type."""
+    return F32 if dtype.bits == 8 else dtype
+
+
 def padded(operand: Operand, data: np.ndarray, extents: tuple[int, ...]) -> np.ndarray:
     """The operand over all labels: zero outside its guards."""
     axes = [e if s else 1 for e, s in zip(extents, operand.strides, strict=True)]
@@ -121,8 +135,8 @@ class Case:
             high = sum(s * (e - 1) for s, e in zip(strides, extents, strict=True) if s > 0)
             operands.append(Operand(dtype, tuple(strides), -low))
             values = rng.standard_normal(high - low + 1).astype(np.float32)
-            data.append(to_bf16(values) if dtype is BF16 else values)
-        spec = ContractSpec(tuple(extents), operands[0], operands[1], Operand(result, tuple(out)))
+            data.append(stored(values, dtype))
+        spec = ContractSpec(tuple(extents), operands[0], operands[1], Operand(result_of(result), tuple(out)))
         return cls(spec, data[0], data[1])
 
     def reference(self) -> np.ndarray:
@@ -193,7 +207,7 @@ def cases(draw: st.DrawFn) -> Case:
             strides = [s * 3 if abs(s) > 1 else s for s in strides]
         sides.append(strides)
     out = dense(extents, list(draw(st.permutations([i for i, kind in enumerate(kinds) if kind != "k"]))))
-    dtype = draw(st.sampled_from([F32, F32, BF16]))
+    dtype = draw(st.sampled_from([F32, F32, BF16, *NARROW]))
     return Case.make(extents, sides[0], sides[1], out, dtype, draw(st.sampled_from([F32, dtype])))
 
 
@@ -247,13 +261,13 @@ def padded_convolution(
     data = []
     for size in (n * h * h * c, k * k * c * o):
         values = rng.standard_normal(size).astype(np.float32)
-        data.append(to_bf16(values) if dtype is BF16 else values)
+        data.append(stored(values, dtype))
     offset = (k * k - 1) * c * o if reverse else 0
     spec = ContractSpec(
         tuple(extents),
         Operand(dtype, a, -pad * (h + 1) * c, guards),
         Operand(dtype, b, offset),
-        Operand(dtype, tuple(dense(extents, [0, 1, 2, 3]))),
+        Operand(result_of(dtype), tuple(dense(extents, [0, 1, 2, 3]))),
     )
     assert accepts_guards(spec)
     return Case(spec, *data)
@@ -264,7 +278,7 @@ def padded_depthwise(n: int, h: int, c: int, dtype: DType) -> Case:
     guards = (Padding((0, 1, 0, 0, 1, 0), -1, h), Padding((0, 0, 1, 0, 0, 1), -1, h))
     case = Case.make(extents, [h * h * c, h * c, c, 1, 0, 0], [0, 0, 0, 1, 3 * c, c], [1] * 6, dtype, dtype)
     a = Operand(dtype, (h * h * c, h * c, c, 1, h * c, c), -(h + 1) * c, guards)
-    out = Operand(dtype, tuple(dense(extents, [0, 1, 2, 3])))
+    out = Operand(result_of(dtype), tuple(dense(extents, [0, 1, 2, 3])))
     return Case(ContractSpec(tuple(extents), a, case.spec.b, out), case.a, case.b)
 
 

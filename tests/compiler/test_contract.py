@@ -20,6 +20,7 @@ from habana_tf.ir.dtypes import DType
 from tests.compiler.contraction_cases import (
     BF16,
     F32,
+    NARROW,
     SHAPES,
     TARGETS,
     Case,
@@ -56,6 +57,16 @@ def test_any_label_of_symbolic_extent(case: Case, tgt: Target, data: st.DataObje
 @pytest.mark.parametrize("name", SHAPES)
 def test_networks(name: str, dtype: DType, tgt: Target) -> None:
     SHAPES[name](dtype).check(tgt)
+
+
+@pytest.mark.parametrize("tgt", TARGETS[:1] + TARGETS[-1:], ids=named)
+@pytest.mark.parametrize(("name", "dtype"), [
+    *((name, NARROW[0]) for name in SHAPES),
+    *((name, dtype) for name in ("one row of dot products", "one row", "mlp forward") for dtype in NARROW[1:]),
+])  # fmt: skip
+def test_operands_in_8_bits(name: str, dtype: DType, tgt: Target) -> None:
+    case = SHAPES[name](dtype)
+    case.check(tgt)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)

@@ -107,3 +107,24 @@ def test_moved_and_chosen_without_change(dtype: DType) -> None:
     arrays = [np.arange(48, dtype=np.uint8).reshape(6, 8).view(dtype.numpy), np.arange(48).reshape(6, 8) % 2 == 0]
     outs = [b.permute(x, (1, 0)), b.select(c, x, b.map("neg", x)), b.map("bitcast", x, dtype=DType.U8)]
     check(Program([x, c], outs), arrays, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [*FORMATS, DType.I8, DType.U8], ids=str)
+def test_a_cast_operand_is_read_in_8_bits(dtype: DType) -> None:
+    """Also through views of the cast: no kernel makes a weight wider, in memory."""
+    b = Builder()
+    x, w = b.input((3, 40), DType.BF16), b.input((50, 40), dtype)
+    turned = b.permute(b.cast(w, DType.BF16), (1, 0))
+    program = Program([x, w], [b.contract(x, turned, MATMUL, DType.F32)])
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal((3, 40)).astype(x.dtype.numpy), rng.integers(0, 100, (50, 40)).astype(dtype.numpy)]
+    recipe = check(program, arrays, rtol=1e-5, atol=1e-3)
+    assert len(recipe.kernels) == 1
+
+
+def test_operands_far_from_one_do_not_overflow_where_the_other_has_8_bits() -> None:
+    b = Builder()
+    x, w = b.input((1, 64), DType.F32), b.input((32, 64), DType.F8E4M3)
+    out = b.contract(x, w, replace(MATMUL, b=(2, 1)), DType.F32)
+    small = np.full((32, 64), 2.0**-9).astype(w.dtype.numpy)
+    check(Program([x, w], [out]), [np.full((1, 64), 2.0**127, np.float32), small])

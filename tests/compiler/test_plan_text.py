@@ -113,7 +113,7 @@ def changed(line: str, to: str) -> Callable[[str], str]:
     (changed("none", "blocks"), "a bar, labels within"),
     (changed("none", "twice"), "copies: none, item, call, blocks, not twice"),
     (changed("none", "call\npairs"), "of bf16 along a sum"),
-    (changed("none", "none\nwidened"), "in bf16 of known size"),
+    (changed("none", "none\nwidened"), "a short operand of known size"),
     (changed("none", "none\nlanes sum"), "with copies of a call"),
     (lambda text: "winograd rows 6", "no convolution"),
 ], ids=lambda x: x if isinstance(x, str) else "")  # fmt: skip

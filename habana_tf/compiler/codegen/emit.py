@@ -63,12 +63,13 @@ see such a store after the flag that says it is there."""
 class Function:
     """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction; rounded: where it does not,
     float registers that were rounded or loaded, which storing need not round. masks_halves: the CPU loads some lanes of
-    16 bits in one instruction (see `Target`)."""
+    8 or 16 bits in one instruction; float16: it converts those (see `Target`)."""
 
-    def __init__(self, name: str, bf16: bool = False, masks_halves: bool = False) -> None:
+    def __init__(self, name: str, bf16: bool = False, masks_halves: bool = False, float16: bool = False) -> None:
         self.name = name
         self.bf16 = bf16
         self.masks_halves = masks_halves
+        self.float16 = float16
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self._registers = 0
@@ -116,7 +117,7 @@ class Function:
     def branches(self, lane: str) -> bool:
         """Whether LLVM makes a branch of each lane under a mask that is not constant. A vector with all lanes is worth
         a test of its own then."""
-        return lane == "i16" and not self.masks_halves
+        return lane in ("i8", "i16") and not self.masks_halves
 
     def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value | None) -> Value:
         """Loads a vector; lanes outside the mask (if any) are not accessed and are zeros."""

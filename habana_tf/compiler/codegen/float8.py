@@ -1,7 +1,8 @@
 """8-bit floats in LLVM IR: from float32 (nearest, ties to even) and back, on scalars or vectors.
 
-Made of integer operations: no CPU that we generate code for has instructions for these formats, and numbers below
-the smallest normal one must not depend on the thread's mode for denormals.
+No CPU that we generate code for has instructions for these formats, and numbers below the smallest normal one must not
+depend on the thread's mode for denormals. So conversions are made of integer operations, and of those from float16
+where the CPU has them, which no mode changes.
 
     format         sign exponent mantissa   bias   largest   above it
     float8_e4m3fn  1    4        3          7      448       the largest; there are no infinities
@@ -43,8 +44,15 @@ class Format:
         """The smallest number, the distance of those without a leading one."""
         return 2.0 ** (1 - self.bias - self.mantissa)
 
+    def code(self, number: float) -> int:
+        """The code of a number of the format that is positive and has a leading one."""
+        (bits,) = struct.unpack("<I", struct.pack("<f", number))
+        return int(bits >> self.shift) - self.rebias
+
 
 FORMATS = {DType.F8E4M3: Format(3, 7, 0x7E), DType.F8E5M2: Format(2, 15, 0x7C)}
+F16_SCALE = 2.0**8
+"""The difference of the biases of float16 and float8_e4m3fn, as a factor."""
 _NAN = 0x7F
 
 
@@ -69,21 +77,51 @@ class Float8(LaneOps):
         sign = self.op("and", self.op("lshr", bits, self.i(24), "i32"), self.i(0x80), "i32")
         return self.convert("trunc", self.op("or", code, sign, "i32"), "i32", "i8")
 
-    def from_float8(self, a: Value, dtype: DType) -> Value:
-        """i8 as a float register."""
-        f = FORMATS[dtype]
-        code = self.convert("zext", a, "i8", "i32")
-        size = self.op("and", code, self.i(0x7F), "i32")
-        normal = self.op("shl", self.op("add", size, self.i(f.rebias), "i32"), self.i(f.shift), "i32")
-        steps = self.op("fmul", self.convert("uitofp", size, "i32", "float"), self.f(f.step))
-        is_small = self.op("icmp ult", size, self.i(1 << f.mantissa), "i32")
-        bits = self.choose(is_small, self.convert("bitcast", steps, "float", "i32"), normal, "i32")
-        special = self.op("icmp ugt", size, self.i(f.above), "i32")
-        bits = self.choose(special, self.i(0x7FC00000), bits, "i32")
+    def from_float8(self, a: Value, dtype: DType, largest: float | None = None, scale: float = 1.0) -> Value:
+        """i8 as a float register. largest: of float8_e4m3fn, if what is beyond it is NaN; None: all that the format
+        has. scale: a power of two to multiply by. Each operation counts: a product of few rows does little else with
+        its weight."""
+        last = FORMATS[dtype].above if largest is None else FORMATS[dtype].code(largest)
+        if not self.fn.float16:
+            wide = self._by_words(a, dtype, last)
+        else:
+            wide = self._by_float16(a, dtype, last)
+            scale *= F16_SCALE if dtype is DType.F8E4M3 else 1
+        return wide if scale == 1 else self.op("fmul", wide, self.f(scale))
+
+    def _by_float16(self, a: Value, dtype: DType, last: int) -> Value:
+        """By way of float16, which has the exponent of float8_e5m2, and a bit more than float8_e4m3fn's: of that
+        numbers come out smaller by F16_SCALE."""
         if dtype is DType.F8E5M2:
-            infinite = self.op("icmp eq", size, self.i(f.above), "i32")
-            bits = self.choose(infinite, self.i(0x7F800000), bits, "i32")
-        sign = self.op("shl", self.op("and", code, self.i(0x80), "i32"), self.i(24), "i32")
+            half = self.op("shl", self.convert("zext", a, "i8", "i16"), self.i(8, "i16"), "i16")
+            return self._widened(half)
+        code = self.op("shl", self.convert("sext", a, "i8", "i16"), self.i(7, "i16"), "i16")  # two bits are the sign
+        size = self.op("and", code, self.i(0x3FFF, "i16"), "i16")
+        beyond = self.convert("sext", self.op("icmp sgt", size, self.i(last << 7, "i16"), "i16"), "i1", "i16")
+        half = self.op("and", code, self.i(~0x4000, "i16"), "i16")
+        half = self.op("or", half, self.op("and", beyond, self.i(0x7E00, "i16"), "i16"), "i16")
+        return self._widened(half)
+
+    def _widened(self, half: Value) -> Value:
+        """The bits of float16 as a float register."""
+        return self.convert("fpext", self.convert("bitcast", half, "i16", "half"), "half", "float")
+
+    def _by_words(self, a: Value, dtype: DType, last: int) -> Value:
+        f = FORMATS[dtype]
+        code = self.op("shl", self.convert("sext", a, "i8", "i32"), self.i(f.shift), "i32")  # where float32 has it
+        size = self.op("and", code, self.i(0x7F << f.shift), "i32")
+        led = self.convert("bitcast", self.op("add", size, self.i(127 - f.bias << 23), "i32"), "i32", "float")
+        # A number without a leading one is twice what it is with one, less the smallest number that has one. Of all
+        # others that is more than they are.
+        small = self.fma(led, self.f(2.0), self.f(-(2.0 ** (1 - f.bias))))
+        bits = self.convert("bitcast", self.choose(self.op("fcmp olt", led, small), led, small), "float", "i32")
+        if dtype is DType.F8E5M2:  # the highest exponent is float32's
+            beyond = self.op("icmp sge", size, self.i(f.above << f.shift), "i32")
+            bits = self.choose(beyond, self.op("add", size, self.i(2 * (127 - f.bias) << 23), "i32"), bits, "i32")
+        else:
+            beyond = self.op("icmp sgt", size, self.i(last << f.shift), "i32")
+            bits = self.choose(beyond, self.i(0x7FC00000), bits, "i32")
+        sign = self.op("and", code, self.i(-(1 << 31)), "i32")
         return self.convert("bitcast", self.op("or", bits, sign, "i32"), "i32", "float")
 
     def _bits_of(self, value: float) -> Value:

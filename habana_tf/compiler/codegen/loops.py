@@ -33,7 +33,7 @@ def emit_loop(
     memory: the number of each node in `nodes`, the kernel's buffers (loads first, then outputs). compact: prefer little
     code.
     """
-    fn, lanes = Function(name, target.rounds_to_bf16, target.masks_halves), target.lanes
+    fn, lanes = Function(name, target.rounds_to_bf16, target.masks_halves, target.converts_float16), target.lanes
     walk = DomainWalk(fn, body, memory, len(nodes), lanes, compact and lanes >= WIDEST_LANES)
     outer = [a for a in walk.axes if a is not walk.vector and not a.reduced]
     inner = [a for a in walk.axes if a is not walk.vector and a.reduced]

@@ -30,7 +30,7 @@ BufferNumbers = Mapping[Node, int]
 def emit_single(body: Body, name: str, memory: BufferNumbers, nodes: list[Node], target: Target) -> Code:
     """The code of a primitive in EMITTERS; arguments as in `loops.emit_loop`."""
     assert body.core is not None
-    fn = Function(name, target.rounds_to_bf16, target.masks_halves)
+    fn = Function(name, target.rounds_to_bf16, target.masks_halves, target.converts_float16)
     work = EMITTERS[body.core.op](fn, body, body.core, memory, target.lanes)
     temps = [("temp", k) for k in range(len(work.temps))]
     call = FunctionCall(name, fn.text(), (*nodes, *temps), work.grid, work.grain)

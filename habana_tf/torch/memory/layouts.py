@@ -76,10 +76,10 @@ class SinkingBuilder(Builder):
             made = [_apart(self, a, first, label, new, one), _apart(self, b, second, label, new, one)]
             at = spec.out.index(label)
             out = (*spec.out[:at], *new, *spec.out[at + 1 :])
-            apart = Contraction(made[0][1], made[1][1], out, spec.accumulator)
+            apart = replace(spec, a=made[0][1], b=made[1][1], out=out)
             product = self.contract(made[0][0], made[1][0], apart, kind)
             return self.reshape(product, (*product.shape[:at], ext.product(one), *product.shape[at + len(one) :]))
-        return super().contract(a, b, Contraction(first, second, spec.out, spec.accumulator), kind)
+        return super().contract(a, b, replace(spec, a=first, b=second), kind)
 
     def alike(self, src: Sequence[Node]) -> tuple[list[Node], Axes] | None:
         """The nodes of which all these nodes are the same permutation; None where they are not."""

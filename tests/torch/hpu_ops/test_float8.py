@@ -50,6 +50,17 @@ def test_casts_with_scales_of_all_kinds() -> None:
 
 
 @on_device()
+def test_codes_beyond_the_chips_end_are_nan_in_products() -> None:
+    """Also in batches, whose axes are taken apart."""
+    x = torch.tensor([[1.0, 240.0, -240.0], [1.0, 256.0, 0.0]]).to(E4M3)
+    y = torch.ones(3, 4).to(E4M3)
+    for batch in ((), (2,), (2, 5)):
+        a, b = (t.expand(*batch, *t.shape).contiguous().to("hpu") for t in (x, y))
+        made = torch.ops.hpu.fp8_gemm_v2(a, False, b, False, None, torch.float32).cpu()
+        assert (made[..., 0, :] == 1).all() and made[..., 1, :].isnan().all()
+
+
+@on_device()
 def test_casts_saturate_and_keep_nan() -> None:
     x = torch.tensor([1e5, -1e5, torch.inf, -torch.inf, torch.nan, 0.0, -0.0])
     for kind, end in ENDS.items():

@@ -10,8 +10,7 @@ Rows are at constant byte offsets from the tile's first one, so every address is
 the order of the k loops (by pairs for bf16 dot instructions, which also flush denormals). Long sums are taken in blocks
 of SUM_STEPS steps (see `blocked_sums`).
 
-Element formats in memory: "f32"; "bf16", widened by the load; "pair", two bf16 neighbours along the innermost k label
-in a 32-bit word.
+Elements become float32 when they are loaded, unless they are pairs (see `vector_memory.Form`).
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from habana_tf.compiler.codegen.emit import Function, Value, everywhere, first_lanes
 from habana_tf.compiler.codegen.turns import block_turns, summing_turns
-from habana_tf.compiler.codegen.vector_memory import widen
+from habana_tf.compiler.codegen.vector_memory import Form, part
 from habana_tf.compiler.costs import CACHE_LINE
 from habana_tf.compiler.product_costs import (
     COMPACT_TURN_WORK,
@@ -33,9 +33,8 @@ from habana_tf.compiler.product_costs import (
     TURN_WORK,
     UNROLLED_WORK,
 )
+from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-
-SIZE = {"f32": 4, "bf16": 2, "pair": 4}
 
 
 @dataclass(frozen=True)
@@ -102,11 +101,13 @@ class Micro:
     rows: tuple[int, ...]
     vectors: int
     active: int
-    a_format: str
-    b_format: str
+    a_form: Form
+    b_form: Form
     a_vectors: Literal["none", "each", "one"] = "none"
     """What of a is multiplied by b's vectors: "none": a broadcast element; "each": a vector per vector of b; "one": the
     same vector."""
+    along: int = 1
+    """Vectors of a row in a step, where lanes run along the sum."""
     b_padded: bool = False
     """b may be read past the last valid lane (it is packed)."""
     body: int = TURN_WORK
@@ -223,63 +224,64 @@ class Accumulation:
         if micro.ahead:
             for row in rows if micro.a_vectors == "one" else rows[-1:]:
                 self.fn.prefetch(self.fn.ptradd(a, row.distance + micro.ahead))
-        stride = micro.lanes * SIZE[micro.b_format]
+        stride = micro.lanes * micro.b_form.bytes
         if micro.b_ahead:
             for v in range(0, micro.vectors, max(1, CACHE_LINE // stride)):
                 self.fn.prefetch(self.fn.ptradd(b, v * stride + micro.b_ahead))
-        columns = [self._b(self.fn.ptradd(b, v * stride), v) for v in range(micro.vectors)]
+        along = min(micro.along, -(-rest // micro.lanes)) if rest else micro.along
+        columns = [self._b(self.fn.ptradd(b, v * stride), v % micro.vectors) for v in range(along * micro.vectors)]
         for row in rows:
             place = self.fn.ptradd(self.fn.ptradd(a, row.move), row.distance)
-            element = ""
+            elements = [""]
             if micro.a_vectors == "one":
-                element = self._along(place, row.valid, rest)
+                elements = self._along(place, row.valid, rest, along)
             elif micro.a_vectors == "none":
-                element = self._a(place, row.valid, rest)
-            for v in range(micro.vectors):
+                elements = [self._a(place, row.valid, rest)]
+            for (k, element), v in product(enumerate(elements), range(micro.vectors)):
                 if micro.a_vectors == "each":
-                    size = SIZE[micro.a_format]
-                    element = self._vector(self.fn.ptradd(place, v * micro.lanes * size), micro.a_format, micro.mask(v))
+                    at = self.fn.ptradd(place, v * micro.lanes * micro.a_form.bytes)
+                    element = self._vector(at, micro.a_form, micro.mask(v))
                     element = self._or_zero(row.valid, micro.type, element)
                 i = row.number * micro.vectors + v
-                out[i] = self._fma(element, columns[v], acc[i])
+                out[i] = self._fma(element, columns[k * micro.vectors + v], out[i])
         return out
 
     def _or_zero(self, valid: Value | None, type_: str, x: Value) -> Value:
         if valid is None:
             return x
-        zero = {"float": "0.0", "i16": "0", "i32": "0"}.get(type_, "zeroinitializer")
+        zero = {"float": "0.0", "i8": "0", "i16": "0", "i32": "0"}.get(type_, "zeroinitializer")
         return self.fn.op(f"select i1 {valid}, {type_} {x}, {type_} {zero}")
 
     def _fma(self, a: Value, b: Value, acc: Value) -> Value:
         t, lanes = self.micro.type, self.micro.lanes
-        if self.micro.b_format == "pair":
+        if self.micro.b_form.pairs:
             pairs = f"<{2 * lanes} x bfloat>"
             return self.fn.call(t, f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", (t, acc), (pairs, a), (pairs, b))
         return self.fn.call(t, f"llvm.fmuladd.v{lanes}f32", (t, a), (t, b), (t, acc))
 
-    def _along(self, pointer: Value, valid: Value | None, rest: int) -> Value:
-        """A vector of a row along the sum, or only its first `rest` elements."""
-        fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
-        if form == "f32":
-            mask = first_lanes(lanes, rest) if rest else None
-            return self._or_zero(valid, self.micro.type, fn.masked_load("float", lanes, pointer, mask))
-        count = 2 * lanes if form == "pair" else lanes
-        halves = fn.masked_load("i16", count, pointer, first_lanes(count, rest) if rest else None)
-        halves = self._or_zero(valid, f"<{count} x i16>", halves)
-        if form == "pair":
-            return fn.op(f"bitcast <{count} x i16> {halves} to <{count} x bfloat>")
-        return widen(fn, lanes, halves)
+    def _along(self, pointer: Value, valid: Value | None, rest: int, vectors: int) -> list[Value]:
+        """Vectors of a row along the sum, or only their first `rest` elements."""
+        fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_form
+        count = lanes * (2 if form.pairs else vectors)
+        found = fn.masked_load(form.lane, count, pointer, first_lanes(count, rest) if rest else None)
+        found = self._or_zero(valid, f"<{count} x {form.lane}>", found)
+        if form.pairs:
+            return [fn.op(f"bitcast <{count} x i16> {found} to <{count} x bfloat>")]
+        found = form.floats(fn, count, found)
+        return [found] if vectors == 1 else [part(fn, lanes, found, k * lanes) for k in range(vectors)]
 
     def _a(self, pointer: Value, valid: Value | None, half: int) -> Value:
-        fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
-        if form == "f32":
-            return fn.splat(lanes, "float", self._or_zero(valid, "float", fn.load("float", pointer, 4)))
-        if form == "bf16":
+        fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_form
+        if form.dtype is not DType.BF16:
+            found = self._or_zero(valid, form.lane, fn.load(form.lane, pointer, form.bytes))
+            return fn.splat(lanes, "float", form.floats(fn, 1, found))
+        if not form.pairs:
             # bf16 is the upper half of fp32: the element in both halves of a word, the lower one cleared.
             half_word = self._or_zero(valid, "i16", fn.load("i16", pointer, 2))
             word = fn.splat(2 * lanes, "i16", half_word)
             word = fn.op(f"bitcast <{2 * lanes} x i16> {word} to <{lanes} x i32>")
-            return self._as_float(fn.op(f"and <{lanes} x i32> {word}, {everywhere('i32', '-65536')}"))
+            word = fn.op(f"and <{lanes} x i32> {word}, {everywhere('i32', '-65536')}")
+            return fn.op(f"bitcast <{lanes} x i32> {word} to {self.micro.type}")
         if half:
             single = fn.load("i16", pointer, 2)
             word = fn.op(f"zext i16 {single} to i32")
@@ -289,20 +291,14 @@ class Accumulation:
         return fn.op(f"bitcast <{lanes} x i32> {word} to <{2 * lanes} x bfloat>")
 
     def _b(self, pointer: Value, v: int) -> Value:
-        form = self.micro.b_format
-        return self._vector(pointer, form, None if self.micro.b_padded else self.micro.mask(v))
+        return self._vector(pointer, self.micro.b_form, None if self.micro.b_padded else self.micro.mask(v))
 
-    def _vector(self, pointer: Value, form: str, mask: str | None) -> Value:
+    def _vector(self, pointer: Value, form: Form, mask: str | None) -> Value:
         fn, lanes = self.fn, self.micro.lanes
-        if form == "f32":
-            return fn.masked_load("float", lanes, pointer, mask)
-        if form == "bf16":
-            return widen(fn, lanes, fn.masked_load("i16", lanes, pointer, mask))
+        if not form.pairs:
+            return form.floats(fn, lanes, fn.masked_load(form.lane, lanes, pointer, mask))
         words = fn.masked_load("i32", lanes, pointer, mask)
         return fn.op(f"bitcast <{lanes} x i32> {words} to <{2 * lanes} x bfloat>")
-
-    def _as_float(self, words: Value) -> Value:
-        return self.fn.op(f"bitcast <{self.micro.lanes} x i32> {words} to {self.micro.type}")
 
 
 def _body(trip: int, work: int, wanted: int) -> int:

@@ -19,7 +19,7 @@ from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer, Epilogue
 from habana_tf.compiler.codegen.tiles.fill import Fill
 from habana_tf.compiler.codegen.tiles.kernel import Kernel
 from habana_tf.compiler.codegen.tiles.nest import Cursor
-from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit
+from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit, forms
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.tiling import Dim
 from habana_tf.compiler.codegen.turns import repeat
@@ -79,8 +79,9 @@ class BlockCopies(Kernel):
         b_panel = (self.most_units + t.lanes + FILLED_UNITS) * b_line
         # Stores of a copy's last vectors may exceed it by less than a step of all rows.
         rows_at, columns_at = map(self.room, (a_tile * self.most_tiles + a_line + 64, b_panel * self.most_panels))
-        fill_a = Fill(fn, c.a.dtype, t.lanes, p.dot, p.amx, 0, p.masked_memory)
-        fill_b = Fill(fn, c.b.dtype, t.lanes, p.dot, 0, p.amx, p.masked_memory)
+        form_a, form_b = forms(c, p)
+        fill_a = Fill(fn, form_a, t.lanes, p.dot, p.amx, 0, p.masked_memory)
+        fill_b = Fill(fn, form_b, t.lanes, p.dot, 0, p.amx, p.masked_memory)
         tail = t.columns - (t.panels - 1) * t.width
         columns = [(c.lane, tail if t.panels == 1 else t.width)] if c.lane else []
         self.row_tiles = Parts(

@@ -22,6 +22,7 @@ from habana_tf.compiler.codegen.tiles.epilogue import StorePartial
 from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.tile_engine import Configurations, TileProducts, configuration, groups
 from habana_tf.compiler.codegen.tiles.tiling import size_of
+from habana_tf.compiler.codegen.vector_memory import F32, PAIRS
 from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import SUM_BLOCKS, SUM_STEPS
 
@@ -145,7 +146,7 @@ class BlockKernel(BlockCopies):
             loop = KLoop(trip, self.row_tiles.line, self.panels.line * p.amx)
             TileProducts(fn, self.parts, vectors, p.amx, t.width).run([loop], a, b, sums, self.several)
             return
-        form, body = "pair" if p.dot else "f32", self.body
+        form, body = PAIRS if p.dot else F32, self.body
         micro = Micro(t.lanes, tuple(4 * i for i in range(t.rows)), vectors, t.lanes, form, form, b_padded=True)
         loops = in_turns(fn, units, body, self.row_tiles.line, self.panels.line)
         vector = self.vector

@@ -26,6 +26,9 @@ from habana_tf.compiler.product_costs import (
     BLOCK_ROWS,
     BLOCK_STEPS,
     BLOCK_SUM_BYTES,
+    LOW_BLOCK_BYTES,
+    LOW_BLOCK_ROWS,
+    LOW_BLOCK_STEPS,
 )
 from habana_tf.ir.extent import nominal
 
@@ -46,9 +49,15 @@ class Blocks:
         return ((self.split,) if self.split else ()) + self.whole
 
 
+def is_low(c: Canonical) -> bool:
+    """Whether blocks of b are low and wide (see `LOW_BLOCK_ROWS`)."""
+    return size_of(c.m) <= LOW_BLOCK_ROWS and c.lane is not None and c.lane.b == 1
+
+
 def along_sum(c: Canonical, dot: bool, unit: int) -> Blocks:
     """The sum in blocks. unit: steps of the last label that are multiplied at once."""
-    most, inside, whole = BLOCK_STEPS * (2 if dot else 1), 1, []  # type: int, int, list[Label]
+    words = LOW_BLOCK_STEPS if is_low(c) else BLOCK_STEPS
+    most, inside, whole = words * (2 if dot else 1), 1, []  # type: int, int, list[Label]
     for place in reversed(range(len(c.k))):
         label = c.k[place]
         n = label.extent
@@ -73,7 +82,8 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     whole = blocks.whole
     last = nominal(whole[-1].extent) if whole else blocks.steps
     turns = size_of(whole) * blocks.steps // last * -(-last // unit)  # of the inner loop's instructions
-    panels = max(1, min(t.panels, BLOCK_COLUMN_BYTES // (turns * max(1, amx) * t.width * 4)))
+    nbytes = LOW_BLOCK_BYTES if is_low(c) else BLOCK_COLUMN_BYTES
+    panels = max(1, min(t.panels, nbytes // (turns * max(1, amx) * t.width * 4)))
     most = BLOCK_ROW_BYTES // (turns * slots(t, amx) * (64 if amx else 4))
     if blocks.outer or blocks.split is not None:
         most = min(most, BLOCK_SUM_BYTES // (t.rows * panels * t.width * 4))

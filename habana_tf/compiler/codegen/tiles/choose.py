@@ -11,7 +11,8 @@ Loop order, outermost first: [k chunk, batch, outer n, ...] then
 A prefix of the order is the grid; the rest are loops within a work item.
 
 Both operands are packed in blocks (see `blocks`) if the tile engine cannot read a in place, if guards do not
-allow it, or if it is faster than strided reads of a.
+allow it, if it is faster than strided reads of a, or if one has 8 bits: making them wider takes as long as several
+multiply-adds, so each number should be made wider once; and lines of the longest rows are read side by side.
 
 The sum is split into chunks of k (split k), whose partial sums a second call adds in fixed order, if there are too few
 tiles for the grid, or if a and b are far larger than the cache and the result is small. No decision depends on the
@@ -28,7 +29,7 @@ import math
 from dataclasses import replace
 
 from habana_tf.compiler.codegen.tiles.accumulate import short_runs
-from habana_tf.compiler.codegen.tiles.blocks import cut
+from habana_tf.compiler.codegen.tiles.blocks import cut, is_low
 from habana_tf.compiler.codegen.tiles.narrow import LaneAxis, lanes_along, narrow_tiling
 from habana_tf.compiler.codegen.tiles.plan import Packing, Plan, grain_for, with_grid
 from habana_tf.compiler.codegen.tiles.tiling import (
@@ -52,6 +53,8 @@ from habana_tf.compiler.product_costs import (
     COPY_WORK,
     ITEM_WORK,
     L1_PANEL_BYTES,
+    LOW_BLOCK_BYTES,
+    LOW_BLOCK_STEPS,
     MOST_CHUNKS,
     PACKED_ONCE_ROWS,
     PAIRED_LAST,
@@ -84,13 +87,15 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     dot = _paired(c, rows, depth, PACKED_ONCE_ROWS if once else PAIRED_ROWS)
     amx = _amx(c, engine) if dot and engine and c.lane else 0
     compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= COMPACT_WORK
-    if packable(c) and (not guards_in_place(c) or (dot and engine and not amx)):
+    narrow = 8 in (c.a.dtype.bits, c.b.dtype.bits)
+    if packable(c) and (narrow or not guards_in_place(c) or (dot and engine and not amx)):
         return block_plan(c, target, compact)
-    lanes: LaneAxis = "columns" if amx else lanes_along(c, target, dot and target.bf16_products == "dot")
+    along = dot and c.a.dtype is DType.BF16 and target.bf16_products == "dot"
+    lanes: LaneAxis = "columns" if amx else lanes_along(c, target, along)
     if lanes == "columns" and packable(c) and not amx and _pays(c, target):
         return block_plan(c, target, compact)
     if lanes != "columns":
-        return narrow_plan(c, target, lanes, dot and target.bf16_products == "dot", compact)
+        return narrow_plan(c, target, lanes, along, compact)
     if c.lane is None or (c.symbolic and dot and c.k[-1].a != 1):
         dot = False  # a would have to be spread, but its size is unknown
     dot = dot and (amx > 0 or target.bf16_products == "dot")
@@ -114,7 +119,7 @@ def _tiled(c: Canonical, target: Target, t: Tiling, dot: bool, amx: int, compact
     head = _chunks(c, unit, depth, tiles, results, nbytes // batch, work, 4 * t.width)
     chunks = trip_count(head)
     often = rows * depth * t.panels > WIDENED_AGAIN * elements
-    widen = c.a.dtype is DType.BF16 and not dot and often and work > ITEM_WORK / 4 and not c.symbolic
+    widen = c.a.dtype is not DType.F32 and not dot and often and work > ITEM_WORK / 4 and not c.symbolic
     large = elements * batch * 4 > WIDENED_BYTES and c.columns < COPY_BLOCK_SIDE
     if widen and large and target.widens_in_copies and packable(c):
         return block_plan(c, target, compact)  # such a copy of a would go to memory and come back, for a few panels
@@ -144,10 +149,10 @@ def _worth_packing(c: Canonical, target: Target, t: Tiling, dot: bool) -> bool:
     the first-level cache, and bf16 that each row tile would widen again."""
     rows, depth = size_of(c.m), size_of(c.k)
     panel = depth * t.width * (2 if dot else 4)
-    step = min((abs(x.b) for x in c.k), default=0) * (4 if c.b.dtype is DType.F32 or dot else 2)
+    step = min((abs(x.b) for x in c.k), default=0) * (4 if dot else c.b.dtype.bytes)
     kept = panel <= L1_PANEL_BYTES and depth <= L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN))
     tall = step >= STRIDED_BYTES and rows >= TALL_ROWS and not kept
-    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and not c.symbolic
+    widened = target.widens_in_copies and c.b.dtype is not DType.F32 and not c.symbolic
     return tall or (widened and rows >= (WIDENED_ROWS if depth * c.columns * 4 <= L2_BYTES else TALL_ROWS))
 
 
@@ -196,9 +201,10 @@ def narrow_plan(c: Canonical, target: Target, lanes: LaneAxis, dot: bool, compac
     lead, inner = loops_over(c.outer), row_loops(c, t)
     outer = trip_count(lead)
     work = rows * depth * outer * c.columns / t.lanes
-    unit = (t.lanes if lanes == "sum" else 1) * (2 if dot else 1)
+    unit = (t.lanes if lanes == "sum" else 1) * (2 if dot or c.a.dtype.bits == 8 else 1)
     nbytes = _read(c) * c.a.dtype.bytes
-    head = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, nbytes, work)
+    again = 0 if lanes == "sum" else nbytes  # where rows are read as they lie, the longer the better
+    head = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, again, work)
     pack: Packing = "call" if lanes == "sum" else "none"
     made = Plan(t, (*head, *lead, *inner, *panel_loops(c, t)), 0, 1, pack, dot, compact=compact, lanes=lanes)
     return with_grid(replace(made, streams=nbytes > L2_BYTES), work)
@@ -216,7 +222,8 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     lead = loops_over(c.outer)
     outer = trip_count(lead)
     work = float(rows * t.panels * t.vectors * depth * outer)
-    parts = -(-rows // BLOCK_ROWS) * -(-c.columns // COPY_BLOCK_SIDE) * outer
+    side = LOW_BLOCK_BYTES // (4 * LOW_BLOCK_STEPS) if is_low(c) else COPY_BLOCK_SIDE
+    parts = -(-rows // BLOCK_ROWS) * -(-c.columns // side) * outer
     head = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)
     blocks, dims, grid_dims = cut(c, t, dot, amx, [*head, *lead])
     made = Plan(t, dims, grid_dims, 1, "blocks", dot, False, amx, compact, blocks)
@@ -249,7 +256,7 @@ def _fullest(c: Canonical, engine: TileEngine) -> Canonical:
 
 def _paired(c: Canonical, rows: int, depth: int, least: int) -> bool:
     """Whether multiplying bf16 in pairs pays: b must then be packed, for which it takes at least `least` rows."""
-    if c.a.dtype is not DType.BF16 or c.b.dtype is not DType.BF16:
+    if DType.F32 in (c.a.dtype, c.b.dtype):
         return False
     if not c.k or c.lane in c.batch:
         return False

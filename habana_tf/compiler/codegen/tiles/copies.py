@@ -10,10 +10,10 @@ from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer
 from habana_tf.compiler.codegen.tiles.fill import Fill
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
 from habana_tf.compiler.codegen.tiles.nest import Cursor, TileLoops
-from habana_tf.compiler.codegen.tiles.operand import Across, Along, packed_panels
+from habana_tf.compiler.codegen.tiles.operand import Across, Along, form_of, forms, packed_panels
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.tiling import Dim, loops_over, panel_loops, size_of
-from habana_tf.compiler.codegen.vector_memory import interleave, widen
+from habana_tf.compiler.codegen.vector_memory import Form, interleave
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, THREAD_ELEMENTS
 from habana_tf.compiler.product_costs import PACKED_WORDS, SPREAD_ELEMENTS
@@ -31,7 +31,7 @@ class PanelFill:
         c, p = kernel.c, kernel.p
         self.kernel, self.layout = kernel, packed_panels(c, p)
         depth = p.tiling.lanes if p.lanes == "sum" else 0
-        self.fill = Fill(kernel.fn, c.b.dtype, p.tiling.lanes, p.dot, depth, vectors=not depth, exact=True)
+        self.fill = Fill(kernel.fn, forms(c, p)[1], p.tiling.lanes, p.dot, depth, vectors=not depth, exact=True)
 
     def pack(self, cursor: Cursor, source: Value, target: Value, vectors: int, active: int) -> None:
         """Packs the panel at the cursor, of `vectors` vectors of columns, `active` in the last one."""
@@ -102,22 +102,22 @@ def _known(x: Label) -> int:
 
 
 def spread_call(c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Temp) -> ContractionCall:
-    """The call that turns every element e of a bf16 operand into a 32-bit word, in the operand's own order: the pair
+    """The call that turns every element e of a short operand into a 32-bit word, in the operand's own order: the pair
     (e, e + step) for dot products if a is not contiguous along k, or e as fp32."""
     low, high = (c.a.offset + r for r in reach(c))
-    fn = Function(name)
-    _spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
+    fn = Function(name, float16=p.float16)
+    _spread(fn, form_of(c.a), low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
     count = high - low + 1
     return ContractionCall(fn, (source, temp(count * 4)), -(-count // SPREAD_ELEMENTS), 4)
 
 
-def _spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> None:
+def _spread(fn: Function, form: Form, low: int, high: int, step: int | None, lanes: int) -> None:
     """Emits word[e - low] = (a[e], a[e + step]) for e in [low, high]; the second is undefined if out of range.
 
-    Without a step the words are the elements as fp32. Buffer 0 is a (bf16), buffer 1 the words.
+    Without a step the words are the elements as fp32. Buffer 0 is a, buffer 1 the words.
     """
     a, words = fn.buffer(0), fn.buffer(1)
-    a = fn.ptradd(a, 2 * low)
+    a = fn.ptradd(a, form.bytes * low)
     count = high - low + 1
     shift = step or 0
     valid_from, valid_to = max(0, -shift), count - max(0, shift)
@@ -126,15 +126,19 @@ def _spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> 
         x = fn.op(f"select i1 {fn.less(x, least)}, i64 {least}, i64 {x}")
         return fn.minimum(x, most)
 
+    def load(lanes: int, index: Value) -> Value:
+        type_ = form.lane if lanes == 1 else f"<{lanes} x {form.lane}>"
+        return fn.load(type_, fn.offset(a, form.lane, index), form.bytes)
+
     def one_by_one(start: Value, stop: Value) -> None:
         with fn.loop(start, stop) as e:
             other = clamp(fn.add(e.index, shift), "0", str(count - 1))
-            word = fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', other), 2)} to i32")
-            word = fn.op(f"shl i32 {word}, 16")
-            if step is not None:
-                first = fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', e.index), 2)} to i32")
-                word = fn.op(f"or i32 {first}, {word}")
-            fn.store("i32", word, fn.offset(words, "i32", e.index), 4)
+            place = fn.offset(words, "i32", e.index)
+            if step is None:
+                fn.store("float", form.floats(fn, 1, load(1, other)), place, 4)
+            else:
+                for half, index in enumerate((e.index, other)):
+                    fn.store("i16", form.halves(fn, 1, load(1, index)), fn.ptradd(place, 2 * half), 2)
 
     with fn.loop("%begin", "%end") as item:
         start = fn.mul(item.index, SPREAD_ELEMENTS)
@@ -143,12 +147,11 @@ def _spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> 
         last = clamp(str(valid_to), first, stop)
         last = fn.add(first, fn.op(f"and i64 {fn.sub(last, first)}, {-lanes}"))
         one_by_one(start, first)
-        half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
         with fn.loop(first, last, lanes) as e:
-            y = fn.load(half, fn.offset(a, "i16", fn.add(e.index, shift)), 2)
+            place, y = fn.offset(words, "i32", e.index), load(lanes, fn.add(e.index, shift))
             if step is None:
-                fn.store(f"<{lanes} x float>", widen(fn, lanes, y), fn.offset(words, "i32", e.index), 4)
+                fn.store(f"<{lanes} x float>", form.floats(fn, lanes, y), place, 4)
             else:
-                x = fn.load(half, fn.offset(a, "i16", e.index), 2)
-                fn.store(full, interleave(fn, lanes, x, y), fn.offset(words, "i32", e.index), 4)
+                both = (form.halves(fn, lanes, v) for v in (load(lanes, e.index), y))
+                fn.store(f"<{2 * lanes} x i16>", interleave(fn, lanes, *both), place, 4)
         one_by_one(last, stop)

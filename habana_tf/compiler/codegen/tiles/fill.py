@@ -19,9 +19,8 @@ from habana_tf.compiler.codegen.emit import Function, Value, first_lanes, lane_n
 from habana_tf.compiler.codegen.tiles.operand import Across, Along, Groups, Limit
 from habana_tf.compiler.codegen.transpose import transpose
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import interleave, widen, widen_one
+from habana_tf.compiler.codegen.vector_memory import Form, interleave
 from habana_tf.compiler.product_costs import COPY_AHEAD
-from habana_tf.ir.dtypes import DType
 
 
 class Fill:
@@ -33,12 +32,11 @@ class Fill:
     """
 
     def __init__(
-        self, fn: Function, dtype: DType, lanes: int, dot: bool, depth: int = 0, fill: int = 0, vectors: bool = True,
+        self, fn: Function, form: Form, lanes: int, dot: bool, depth: int = 0, fill: int = 0, vectors: bool = True,
         exact: bool = False,
     ) -> None:  # fmt: skip
         self.fn, self.lanes, self.depth, self.fill, self.dot = fn, lanes, depth, max(fill, depth, 1), dot
-        self.bf16, self.size = dtype is DType.BF16, dtype.bytes
-        self.element = "i16" if self.bf16 else "float"
+        self.form, self.size = form, form.bytes
         self.vectors, self.exact = vectors, exact
         self.zero = fn.op("alloca i64, align 8")
         fn.store("i64", "0", self.zero, 8)
@@ -119,7 +117,11 @@ class Fill:
         return found
 
     def _line(self, pointer: Value, lanes: int, mask: Value | None) -> Value:
-        return self.fn.masked_load(self.element, lanes, pointer, mask)
+        return self._read(self.fn.masked_load(self.form.lane, lanes, pointer, mask), lanes)
+
+    def _read(self, x: Value, lanes: int) -> Value:
+        """Elements from memory as the copy has them, as fp32 or as halves of pairs."""
+        return self.form.halves(self.fn, lanes, x) if self.dot else self.form.floats(self.fn, lanes, x)
 
     def _turns(self, along: Along, units: int) -> tuple[Value, bool]:
         """The number of iterations of `units` (a divisor or a multiple of `fill`) that cover a label with its padding,
@@ -186,20 +188,22 @@ class Fill:
     def _lines(self, across: Across, row: int, x: Value, y: Value, j: Value, limits: list[Limit]) -> None:
         """A step (or as many as a register holds) of all elements across."""
         fn, lanes = self.fn, self.lanes
+        if self.form.dtype.bits == 8 and not self.dot and not self.depth and across.most % (2 * lanes) == 0:
+            lanes *= 2  # what is done in 16 bits takes as long of twice as many
         vectors = -(-across.most // lanes)
         if self.depth and vectors > 1:  # not unrolled, since it is much code
             with repeat(fn, vectors, [("ptr", x), ("ptr", y), ("i64", "0")]) as t:
                 p, q, i = t.carried
-                self._vectors(row, p, q, i, j, limits)
+                self._vectors(row, p, q, i, j, limits, lanes)
                 t.next = [fn.ptradd(p, lanes * self.size), fn.ptradd(q, lanes * lanes * 4), fn.add(i, lanes)]
             return
         for v in range(vectors):
             p, q = fn.ptradd(x, v * lanes * self.size), fn.ptradd(y, v * lanes * 4)
-            self._vectors(row, p, q, str(v * lanes), j, limits)
+            self._vectors(row, p, q, str(v * lanes), j, limits, lanes)
 
-    def _vectors(self, row: int, p: Value, q: Value, i: Value, j: Value, limits: list[Limit]) -> None:
+    def _vectors(self, row: int, p: Value, q: Value, i: Value, j: Value, limits: list[Limit], lanes: int) -> None:
         """All steps of a unit or register, of one vector across."""
-        fn, lanes, units = self.fn, self.lanes, max(1, self.depth)
+        fn, units = self.fn, max(1, self.depth)
         moving = [x for x in limits if x.along[-1]]
         mask = self._mask([x for x in limits if not x.along[-1]], lanes, i, j, True)
 
@@ -214,16 +218,16 @@ class Fill:
         if self.depth:
             words = transpose(fn, "i32", words + ["zeroinitializer"] * (lanes - units))
         for k, word in enumerate(words):
-            fn.store(self._vector(), word, fn.ptradd(q, k * lanes * 4), 4)
+            fn.store(self._vector(lanes), word, fn.ptradd(q, k * lanes * 4), 4)
 
-    def _vector(self) -> str:
-        return f"<{self.lanes} x {'i32' if self.dot else 'float'}>"
+    def _vector(self, lanes: int) -> str:
+        return f"<{lanes} x {'i32' if self.dot else 'float'}>"
 
     def _word(self, line: Callable[[int], Value], unit: int) -> Value:
         """A unit's words from the vectors of its steps."""
         fn, lanes = self.fn, self.lanes
         if not self.dot:
-            return widen(fn, lanes, line(unit)) if self.bf16 else line(unit)
+            return line(unit)
         both = interleave(fn, lanes, line(2 * unit), line(2 * unit + 1))
         return fn.op(f"bitcast <{2 * lanes} x i16> {both} to <{lanes} x i32>")
 
@@ -274,7 +278,7 @@ class Fill:
             if self.depth:
                 with repeat(fn, str(across.most), [("ptr", x), ("ptr", y), ("i64", "0")]) as rows:
                     r, w, i = rows.carried
-                    fn.store(self._vector(), self._row(r, wide, mask, by_row, i, j), w, 4)
+                    fn.store(self._vector(lanes), self._row(r, wide, mask, by_row, i, j), w, 4)
                     rows.next = [fn.ptradd(r, step), fn.ptradd(w, lanes * 4), fn.add(i, 1)]
             else:
                 with repeat(fn, str(groups), [("ptr", x), ("ptr", y), ("i64", "0")]) as rows:
@@ -289,7 +293,7 @@ class Fill:
                         number = str(k) if groups == 1 else fn.add(i, k)
                         lines.append(self._row(fn.ptradd(r, k * step), wide, mask, some, number, j))
                     for k, word in enumerate(transpose(fn, "i32" if self.dot else "float", lines)):
-                        fn.store(self._vector(), word, fn.ptradd(w, k * along.line), 4)
+                        fn.store(self._vector(lanes), word, fn.ptradd(w, k * along.line), 4)
                     rows.next = [fn.ptradd(r, lanes * step), fn.ptradd(w, lanes * 4), fn.add(i, lanes)]
             t.next = [fn.ptradd(x, taken * self.size), fn.ptradd(y, line), fn.add(j, taken)]
 
@@ -297,7 +301,7 @@ class Fill:
         """Loads a vector of words along the sum."""
         fn = self.fn
         if limits and mask is None and not any(x.along[-1] for x in limits):
-            x = fn.load_if(self._inside(limits, i, j) or "true", self.element, wide, pointer)
+            x = self._read(fn.load_if(self._inside(limits, i, j) or "true", self.form.lane, wide, pointer), wide)
         else:
             own = self._mask(limits, wide, i, j, False)
             if own is not None and mask is not None:
@@ -305,7 +309,7 @@ class Fill:
             x = self._line(pointer, wide, own or mask)
         if self.dot:
             return fn.op(f"bitcast <{wide} x i16> {x} to <{self.lanes} x i32>")
-        return widen(fn, self.lanes, x) if self.bf16 else x
+        return x
 
     # -- element by element -----------------------------------------------------------------------------------
 
@@ -338,8 +342,5 @@ class Fill:
         inside = self._inside(limits, i, j)
         if inside is not None:
             place = fn.op(f"select i1 {inside}, ptr {place}, ptr {self.zero}")
-        value = fn.load(self.element, place, self.size)
-        if self.bf16 and not self.dot:
-            fn.store("i32", widen_one(fn, value), out, 4)
-        else:
-            fn.store(self.element, value, out, self.size)
+        value = self._read(fn.load(self.form.lane, place, self.size), 1)
+        fn.store("i16" if self.dot else "float", value, out, 2 if self.dot else 4)

@@ -54,7 +54,8 @@ def narrow_tiling(c: Canonical, target: Target, lanes: LaneAxis) -> Tiling:
     """The register tile, with a vector per row and column (lanes along the sum), or per vector of rows and column."""
     columns, registers = c.columns, target.vector_registers
     if lanes == "sum":
-        most = max(1, min(NARROW_ROWS, (registers - 2) // columns - 1))
+        taken = 2 * columns if c.a.dtype.bits == 8 else columns  # as much again to make a row wider
+        most = max(1, min(NARROW_ROWS, (registers - 2) // taken - 1))
         return Tiling(*split_rows(c, most, False), 1, 1, target.lanes, columns)
     row, beside = c.m[-1], min(NARROW_ROW_VECTORS, (registers - 2) // (columns + 1))
     most = 1 if columns >= NARROW_SUMS else max(1, beside)

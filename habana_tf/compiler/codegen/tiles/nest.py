@@ -46,7 +46,7 @@ class TileLoops:
 
     def __init__(self, c: Canonical, p: Plan, name: str) -> None:
         self.c, self.p, self.t = c, p, p.tiling
-        self.fn = Function(name, masks_halves=p.masks_halves)
+        self.fn = Function(name, masks_halves=p.masks_halves, float16=p.float16)
         found = [*(x.extent for x in c.labels()), *(d.count for d in p.dims), self.t.tiles]
         self._numbers = {e: extent_value(self.fn, e) for e in found if not isinstance(e, int)}
 

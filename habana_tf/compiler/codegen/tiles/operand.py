@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.tiles.epilogue import CallBuffer
 from habana_tf.compiler.codegen.tiles.plan import Plan
-from habana_tf.compiler.contraction import Canonical
+from habana_tf.compiler.codegen.tiles.tiling import size_of
+from habana_tf.compiler.codegen.vector_memory import Form
+from habana_tf.compiler.contraction import Canonical, Operand
 from habana_tf.ir import extent as ext
-from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 
 
 @dataclass(frozen=True)
 class Source:
-    """How a tile reads an operand: format (see `accumulate`), bytes per element, constant offset, buffer."""
+    """How a tile reads an operand: form, bytes per element, constant offset, buffer."""
 
-    form: str
+    form: Form
     unit: int
     offset: int
     buffer: CallBuffer
 
 
-def in_place(c: Canonical, side: str, buffer: CallBuffer) -> Source:
+def in_place(c: Canonical, p: Plan, side: str, buffer: CallBuffer) -> Source:
     """An operand as it lies."""
-    operand = c.a if side == "a" else c.b
-    return Source("bf16" if operand.dtype is DType.BF16 else "f32", operand.dtype.bytes, operand.offset, buffer)
+    form, offset = forms(c, p)[side == "b"], (c.a if side == "a" else c.b).offset
+    return Source(form, form.bytes, offset, buffer)
+
+
+def forms(c: Canonical, p: Plan) -> tuple[Form, Form]:
+    """How the operands' elements are read. Of two with 8 bits, which are far from the ends of float32, the one with
+    more elements is read in the scale that takes least, and the other one makes up for it."""
+    a, b = form_of(c.a), form_of(c.b)
+    if not (p.float16 and (p.pack == "blocks" or p.lanes == "sum") and c.a.dtype.bits == c.b.dtype.bits == 8):
+        return a, b
+    if size_of(c.m) >= c.columns:
+        return replace(a, scale=a.natural), replace(b, scale=1 / a.natural)
+    return replace(a, scale=1 / b.natural), replace(b, scale=b.natural)
+
+
+def form_of(operand: Operand) -> Form:
+    """How an operand's elements lie in memory."""
+    return Form(operand.dtype, operand.largest)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ class Plan:
     """Whether a exceeds a core's own cache."""
     masks_halves: bool = False
     masked_memory: bool = False
+    float16: bool = False
     """Of the CPU, see `Target`."""
     winograd: Winograd | None = None
     """The convolution, if Winograd's algorithm computes it; its tiling is that of the transformed filter then."""

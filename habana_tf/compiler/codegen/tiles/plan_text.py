@@ -229,13 +229,15 @@ def _check(p: Plan, c: Canonical, target: Target) -> None:
         raise UnfitPlan("copies blocks: the loop over panels is the last one")
     if p.pack == "none" and (p.dot or (c.lane is not None and c.lane.b != 1 and c.k and p.lanes == "columns")):
         raise UnfitPlan("copies none: pairs, and columns that are not adjacent, are read from a copy")
-    halves = c.a.dtype is DType.BF16
-    if (p.dot or p.amx) and not (halves and c.b.dtype is DType.BF16 and c.k and target.multiplies_bf16_pairs):
+    short, pairs = c.a.dtype is not DType.F32, DType.F32 not in (c.a.dtype, c.b.dtype)
+    if (p.dot or p.amx) and not (pairs and c.k and target.multiplies_bf16_pairs):
         raise UnfitPlan("pairs: of bf16 along a sum, on a CPU that multiplies them")
+    if (p.amx or p.dot and p.lanes == "sum") and p.pack != "blocks" and c.a.dtype is not DType.BF16:
+        raise UnfitPlan("pairs: of 8 bits in copies of both operands, or one by one with lanes along columns")
     if p.amx and not (p.dot and target.tile_engine):
         raise UnfitPlan("engine: of pairs, on a CPU that has one")
-    if p.widen and (not halves or p.dot or c.symbolic or p.pack == "blocks"):
-        raise UnfitPlan("widened: an operand in bf16 of known size that is not read in pairs or packed")
+    if p.widen and (not short or p.dot or c.symbolic or p.pack == "blocks"):
+        raise UnfitPlan("widened: a short operand of known size that is not read in pairs or packed")
     if p.amx and p.pack != "blocks" and (not isinstance(extent, int) or extent % (2 * p.amx)):
         raise UnfitPlan(f"engine: {2 * p.amx} steps do not divide the sum's last label")
     first = [*p.blocks.outer, p.blocks.inside[0]] if p.blocks else c.k[:1]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.tiles.accumulate import SIZE, Accumulation, KLoop, Micro, body_of, short_runs
+from habana_tf.compiler.codegen.tiles.accumulate import Accumulation, KLoop, Micro, body_of, short_runs
 from habana_tf.compiler.codegen.tiles.copies import PanelFill, packed_place
 from habana_tf.compiler.codegen.tiles.epilogue import Epilogue, StorePartial, Tile
 from habana_tf.compiler.codegen.tiles.kernel import ContractionCall, Kernel
@@ -42,6 +42,7 @@ class TileKernel(Kernel):
         super().__init__(c, p, name, (a.buffer, b.buffer), out)
         self.a, self.b = a, b
         self.layout = packed_panels(c, p)
+        self.along = 2 if p.lanes == "sum" and a.form.dtype.bits == 8 else 1
 
     def prepare(self) -> None:
         fn, p = self.fn, self.p
@@ -71,7 +72,7 @@ class TileKernel(Kernel):
         fn, c, p = self.fn, self.c, self.p
         a = self.address(self.pointers[0], "a", self.a.unit, self.a.offset, cursor)
         # Steps of the last label that are multiplied at once.
-        unit = 2 * p.amx or (self.layout.unit if p.dot or p.lanes == "sum" else 1)
+        unit = 2 * p.amx or (self.layout.unit * self.along if p.dot or p.lanes == "sum" else 1)
         if p.pack == "none":
             b = self.address(self.pointers[1], "b", self.b.unit, self.b.offset, cursor)
             b_steps = [x.b * self.b.unit for x in c.k]
@@ -129,7 +130,7 @@ class TileKernel(Kernel):
         # The next tile's rows are fetched where there is time for it.
         fetches = self.p.streams and split is not None and len(self.c.k) == 1 and columns >= NARROW_FETCHING
         micro = Micro(
-            lanes, self._distances(size), columns, lanes, self.a.form, self.b.form, a_vectors="one", b_padded=True,
+            lanes, self._distances(size), columns, lanes, self.a.form, self.b.form, "one", self.along, b_padded=True,
             body=body_of(0, self.p.compact), ahead=split.a * size * self.a.unit if fetches and split else 0,
         )  # fmt: skip
         sums = Accumulation(self.fn, micro).run(loops, a, b)
@@ -139,7 +140,7 @@ class TileKernel(Kernel):
         c, lanes = self.c, self.t.lanes
         assert c.lane is not None
         swapped = [KLoop(x.trip, x.b, x.a, most=x.most) for x in loops]
-        columns = tuple(c.lane.b * SIZE[self.b.form] * i for i in range(c.columns))
+        columns = tuple(c.lane.b * self.b.form.bytes * i for i in range(c.columns))
         vectors = -(-size // lanes)
         micro = Micro(
             lanes, columns, vectors, size - (vectors - 1) * lanes, self.b.form, self.a.form,

@@ -33,9 +33,11 @@ from habana_tf.compiler.codegen.tiles.products import TileKernel, chunk_sums
 from habana_tf.compiler.codegen.tiles.winograd import winograd
 from habana_tf.compiler.codegen.tiles.winograd_gradient import gradient_calls
 from habana_tf.compiler.codegen.tiles.winograd_kernels import convolution_calls
+from habana_tf.compiler.codegen.vector_memory import F32, PAIRS
 from habana_tf.compiler.contraction import Canonical, ContractSpec, accepts_guards, canonical
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 
 
@@ -70,6 +72,7 @@ def emit_contract(
     sums = epilogue.sums if epilogue else None
     p = cut or chosen(spec, target, compact, once, bool(sums))
     p = replace(in_groups(p) if sums else p, masks_halves=target.masks_halves, masked_memory=target.masked_memory)
+    p = replace(p, float16=target.converts_float16)
     c = p.winograd.c if p.winograd else c
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
     temps, temp = _temporaries(sums)
@@ -121,17 +124,17 @@ def _sources(
     calls: list[ContractionCall], once: bool,
 ) -> tuple[Source, Source]:  # fmt: skip
     """How tiles read the operands; adds the calls that copy them to `calls`."""
-    a, b = in_place(c, "a", names[0]), in_place(c, "b", names[1])
-    if p.dot and c.k[-1].a == 1:
-        a = Source("pair", 2, c.a.offset, names[0])
+    a, b = in_place(c, p, "a", names[0]), in_place(c, p, "b", names[1])
+    if p.dot and c.k[-1].a == 1 and c.a.dtype is DType.BF16:
+        a = replace(a, form=PAIRS)
     elif p.dot or p.widen:
         calls.append(spread_call(c, p, f"{name}_spread", names[0], temp))
-        a = Source("pair" if p.dot else "f32", 4, -reach(c)[0], calls[-1].buffers[1])
+        a = Source(PAIRS if p.dot else F32, 4, -reach(c)[0], calls[-1].buffers[1])
     if p.pack == "call":
         calls.append(replace(pack_call(c, p, f"{name}_pack", names[1], temp), once=once))
         b = replace(b, buffer=calls[-1].buffers[1])
     if p.pack != "none":
-        b = replace(b, form="pair" if p.dot else "f32")
+        b = replace(b, form=PAIRS if p.dot else F32)
     return a, b
 
 

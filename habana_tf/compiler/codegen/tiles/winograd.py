@@ -179,7 +179,7 @@ def as_convolution(spec: ContractSpec, target: Target) -> Winograd | None:
 def _in_pairs(spec: ContractSpec, target: Target) -> bool:
     """Whether the CPU has bf16 pair products, which are twice as fast as fp32."""
     fast = target.tile_engine is not None or target.bf16_products == "dot"
-    return fast and spec.a.dtype is DType.BF16 and spec.b.dtype is DType.BF16
+    return fast and DType.F32 not in (spec.a.dtype, spec.b.dtype)
 
 
 def _convolution(

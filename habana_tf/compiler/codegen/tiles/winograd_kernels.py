@@ -24,6 +24,7 @@ from habana_tf.compiler.codegen.tiles.nest import Cursor
 from habana_tf.compiler.codegen.tiles.plan import Plan
 from habana_tf.compiler.codegen.tiles.winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.tiles.winograd_transforms import Patches, both, filter_, place_of, result
+from habana_tf.compiler.codegen.vector_memory import F32
 from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_TURN
 
@@ -98,7 +99,7 @@ class WinogradKernel(Kernel):
             sums = fn.ptradd(sums, fn.mul(p.index, t.width * 4))
 
             def tiles(vectors: int, _: int, image: Value = image, columns: Value = columns, sums: Value = sums) -> None:
-                micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
+                micro = Micro(t.lanes, rows, vectors, t.lanes, F32, F32, b_padded=True)
                 with fn.loop("0", str(self.height // w.rows)) as group:
                     x = fn.ptradd(image, fn.mul(group.index, w.rows * step))
                     y = fn.ptradd(sums, fn.mul(group.index, w.rows * self.line))

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.lanes import LaneOps
+from habana_tf.compiler.codegen.tiles.operand import form_of
 from habana_tf.compiler.codegen.tiles.winograd import IN, OUT, ImageAxis, Winograd
-from habana_tf.compiler.codegen.vector_memory import widen
-from habana_tf.ir.dtypes import DType
 
 Transform = Callable[[LaneOps, Sequence[Value]], list[Value]]
 """Multiplies a matrix of the algorithm by a column vector."""
@@ -118,6 +117,5 @@ class Patches:
 
     def _load(self, pointer: Value) -> Value:
         fn, lanes = self.fn, self.w.tiling.lanes
-        if self.operand.dtype is DType.F32:
-            return fn.load(self.m.type("float"), pointer, 4)
-        return widen(fn, lanes, fn.load(f"<{lanes} x i16>", pointer, 2))
+        form = form_of(self.operand)
+        return form.floats(fn, lanes, fn.load(self.m.type(form.lane), pointer, form.bytes))
