@@ -169,6 +169,25 @@ def test_moments_may_have_types_of_their_own() -> None:
 
 
 @on_device()
+def test_loaded_moments_are_those_that_were_saved() -> None:
+    """In float32 beside weights in bfloat16, to which PyTorch's optimizers round what they load."""
+    _, there = _models()
+    made, other = (
+        optimizers.FusedAdamW(m.bfloat16().parameters(), moments_dtype=torch.float32) for m in (there, there)
+    )
+    for p in there.parameters():
+        p.grad = torch.randn(p.shape).bfloat16().hpu()
+    made.step()
+    state = made.state_dict()
+    other.load_state_dict(state)
+    for kept, loaded in zip(state["state"].values(), other.state_dict()["state"].values(), strict=True):
+        for name in ("exp_avg", "exp_avg_sq"):
+            assert loaded[name].dtype is torch.float32 and torch.equal(loaded[name].cpu(), kept[name].cpu())
+            assert loaded[name].data_ptr() != kept[name].data_ptr()
+    assert other.param_groups[0]["step"] == 1
+
+
+@on_device()
 def test_gradients_are_clipped_as_by_pytorch() -> None:
     on_cpu, there = _models()
     clip = kernels.FusedClipNorm(there.parameters(), 0.5)

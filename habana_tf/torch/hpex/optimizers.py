@@ -70,14 +70,27 @@ class _Fused(torch.optim.Optimizer):
                     raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
         return loss
 
+    def _types(self, p: torch.Tensor) -> dict[str, torch.dtype]:
+        """The types of a parameter's moments."""
+        types = self.moments if isinstance(self.moments, tuple) else (self.moments, self.moments)
+        return {name: kind or p.dtype for name, kind in zip(("exp_avg", "exp_avg_sq"), types, strict=True)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As of any optimizer, but moments stay in their types, and are not rounded to the parameters'."""
+        super().load_state_dict(state_dict)
+        numbers = (k for group in state_dict["param_groups"] for k in group["params"])
+        for p, k in zip((p for group in self.param_groups for p in group["params"]), numbers, strict=True):
+            for name, kind in self._types(p).items():
+                if name in (saved := state_dict["state"].get(k, {})):
+                    self.state[p][name] = saved[name].to(device=p.device, dtype=kind, copy=True)
+
     def _lists(self, group: dict[str, Any]) -> tuple[list[torch.Tensor], ...]:
         """Parameters that have gradients, these, and both moments."""
         params = [p for p in group["params"] if p.grad is not None]
-        types = self.moments if isinstance(self.moments, tuple) else (self.moments, self.moments)
         for p in params:
             if not self.state[p]:
-                self.state[p]["exp_avg"] = torch.zeros_like(p, dtype=types[0] or p.dtype)
-                self.state[p]["exp_avg_sq"] = torch.zeros_like(p, dtype=types[1] or p.dtype)
+                for name, kind in self._types(p).items():
+                    self.state[p][name] = torch.zeros_like(p, dtype=kind)
         firsts = [self.state[p]["exp_avg"] for p in params]
         return params, [p.grad for p in params], firsts, [self.state[p]["exp_avg_sq"] for p in params]
 
