@@ -11,9 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.tiles import blocks
 from habana_tf.compiler.codegen.tiles.choose import block_plan, plan
-from habana_tf.compiler.codegen.tiles.program import emit_contract
+from habana_tf.compiler.codegen.tiles.fill import Fill
+from habana_tf.compiler.codegen.tiles.kernel import ContractionCall
+from habana_tf.compiler.codegen.tiles.operand import Across, Along
+from habana_tf.compiler.codegen.tiles.program import ContractCode, emit_contract
+from habana_tf.compiler.codegen.vector_memory import Form
 from habana_tf.compiler.contraction import ContractSpec, Padding, canonical
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, target
@@ -21,6 +26,7 @@ from habana_tf.ir.dtypes import DType
 from tests.compiler.contraction_cases import (
     BF16,
     F32,
+    NARROW,
     SHAPES,
     TARGETS,
     Case,
@@ -30,6 +36,8 @@ from tests.compiler.contraction_cases import (
     matmul,
     padded_convolution,
     run,
+    stored,
+    to_bf16,
 )
 from tests.compiler.point_cases import KINDS, named
 
@@ -215,3 +223,23 @@ def test_packing_pays_where_a_is_strided_and_much_used(case: Case, packed: bool)
     c = canonical(case.spec)
     assert (plan(c, INTEL).blocks is not None) == packed
     assert plan(c, replace(INTEL, llvm_cpu="znver4")).blocks is None
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize(("across", "along"), [(1, 24), (40, 1), (80, 2)], ids=["across", "along", "apart"])
+@pytest.mark.parametrize("depth", [0, 16], ids=["words", "registers"])
+def test_pairs_of_8_bits_are_those_in_bf16(dtype: DType, across: int, along: int, depth: int) -> None:
+    """What copies pairs is the same code on CPUs that cannot multiply them."""
+    numbers = stored(np.random.default_rng(7).standard_normal(24 * 80), dtype)
+    made = []
+    for form, data in ((Form(dtype), numbers), (Form(BF16), to_bf16(numbers.astype(np.float32)))):
+        fn = Function("copy", float16=target().converts_float16)
+        fill = Fill(fn, form, 16, True, depth)
+        source, copy = fn.buffer(0), fn.buffer(1)
+        fill.pack(Across(across, "24", 24, 24), [Along(along, 32, 24 * 64 if depth else 24 * 4)], source, copy, [])
+        out = np.zeros(4 * 24 * 64, np.uint16)
+        call = ContractionCall(fn, ("a", "out"), 1, 1)
+        run(ContractCode((call,), (), None), target(), {"a": data, "out": out}, cuts=1)
+        made.append(out)
+    assert made[0].any()
+    np.testing.assert_array_equal(made[0], made[1])
