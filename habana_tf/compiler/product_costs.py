@@ -161,7 +161,7 @@ LONG_SUM_EPILOGUE = 96
 
 BLOCK_STEPS = 256
 """Words along the sum in a block."""
-LOW_BLOCK_ROWS = 16
+LOW_BLOCK_ROWS = 64
 """Rows of a up to which a block of b is low and wide, if lines of memory are along the columns. One row on a weight of
 4,096 x 4,096 in 8 bits took 5.5 ms by high blocks and 3.1 by low ones (Zen 3): each step of the sum is in another
 page of memory."""

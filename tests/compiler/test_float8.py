@@ -128,3 +128,10 @@ def test_operands_far_from_one_do_not_overflow_where_the_other_has_8_bits() -> N
     out = b.contract(x, w, replace(MATMUL, b=(2, 1)), DType.F32)
     small = np.full((32, 64), 2.0**-9).astype(w.dtype.numpy)
     check(Program([x, w], [out]), [np.full((1, 64), 2.0**127, np.float32), small])
+
+
+@both
+def test_casts_keep_the_sign_of_nan(dtype: DType) -> None:
+    codes = np.array([0x7F, 0xFF] * 20, np.uint8).view(dtype.numpy)
+    wide = _converted(codes, dtype, DType.F32)
+    assert np.isnan(wide).all() and (np.signbit(wide) == np.tile([False, True], 20)).all()

@@ -77,19 +77,21 @@ class Float8(LaneOps):
         sign = self.op("and", self.op("lshr", bits, self.i(24), "i32"), self.i(0x80), "i32")
         return self.convert("trunc", self.op("or", code, sign, "i32"), "i32", "i8")
 
-    def from_float8(self, a: Value, dtype: DType, largest: float | None = None, scale: float = 1.0) -> Value:
+    def from_float8(
+        self, a: Value, dtype: DType, largest: float | None = None, scale: float = 1.0, signs: bool = True
+    ) -> Value:
         """i8 as a float register. largest: of float8_e4m3fn, if what is beyond it is NaN; None: all that the format
-        has. scale: a power of two to multiply by. Each operation counts: a product of few rows does little else with
-        its weight."""
+        has. scale: a power of two to multiply by. signs: whether NaN keeps its sign. Each operation counts: a product
+        of few rows does little else with its weight."""
         last = FORMATS[dtype].above if largest is None else FORMATS[dtype].code(largest)
         if not self.fn.float16:
             wide = self._by_words(a, dtype, last)
         else:
-            wide = self._by_float16(a, dtype, last)
+            wide = self._by_float16(a, dtype, last, signs)
             scale *= F16_SCALE if dtype is DType.F8E4M3 else 1
         return wide if scale == 1 else self.op("fmul", wide, self.f(scale))
 
-    def _by_float16(self, a: Value, dtype: DType, last: int) -> Value:
+    def _by_float16(self, a: Value, dtype: DType, last: int, signs: bool) -> Value:
         """By way of float16, which has the exponent of float8_e5m2, and a bit more than float8_e4m3fn's: of that
         numbers come out smaller by F16_SCALE."""
         if dtype is DType.F8E5M2:
@@ -98,9 +100,8 @@ class Float8(LaneOps):
         code = self.op("shl", self.convert("sext", a, "i8", "i16"), self.i(7, "i16"), "i16")  # two bits are the sign
         size = self.op("and", code, self.i(0x3FFF, "i16"), "i16")
         beyond = self.convert("sext", self.op("icmp sgt", size, self.i(last << 7, "i16"), "i16"), "i1", "i16")
-        half = self.op("and", code, self.i(~0x4000, "i16"), "i16")
-        half = self.op("or", half, self.op("and", beyond, self.i(0x7E00, "i16"), "i16"), "i16")
-        return self._widened(half)
+        nan = self.op("and", beyond, self.i(0x7E00, "i16"), "i16") if signs else beyond
+        return self._widened(self.op("or", self.op("and", code, self.i(~0x4000, "i16"), "i16"), nan, "i16"))
 
     def _widened(self, half: Value) -> Value:
         """The bits of float16 as a float register."""

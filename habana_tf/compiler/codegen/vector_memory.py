@@ -40,7 +40,7 @@ class Form:
         """Elements from memory as float32."""
         ops = Scalar(fn, lanes)
         if self.dtype is DType.F8E4M3:
-            return ops.from_float8(x, self.dtype, self.largest, self.scale)
+            return ops.from_float8(x, self.dtype, self.largest, self.scale, signs=False)
         wide = ops.cast(ops.from_memory(x, self.dtype), self.dtype, DType.F32)
         return wide if self.scale == 1 else ops.op("fmul", wide, ops.f(self.scale))
 
