@@ -149,7 +149,8 @@ class _Search:
         of_stage = self.layers // at.pp
         layers = (of_stage,) if whole or not self.alike or of_stage <= 4 else (3, 4)
         low = max(2, at.pp + (at.pp > 1))  # from there on the first stage keeps no more of them
-        counts = (low, low + 1) if at.micro_batches > low + 1 else (at.micro_batches,)
+        high = low + at.pp  # stages take turns: that many micro-batches are one round of all
+        counts = (low, high) if at.micro_batches > high else (at.micro_batches,)
         recorded = [self._points(at, n, counts) for n in layers]
         across = [_at(of_stage, list(zip(layers, points, strict=True))) for points in zip(*recorded, strict=True)]
         if any(point[2] > self.room for point in across):

@@ -124,6 +124,16 @@ def test_stages_hand_on_hidden_values_and_wait() -> None:
 
 
 @on_device(modes=LAZY)
+def test_a_round_of_all_stages_is_what_more_micro_batches_add() -> None:
+    """They take turns, so that one more may add nothing, or twice as much."""
+    found, at = search(2, 12), Layout(1, 2, 1, 0, 1, 12, "none", "bf16")
+    row = found._row(at)
+    ((seconds, _, nbytes),) = found._points(at, 3, (12,))
+    assert row is not None and abs(row.seconds / seconds - 1) < 0.01
+    assert row.memory == pytest.approx(nbytes + chip("gaudi2").idle_memory_bytes, rel=0.01)
+
+
+@on_device(modes=LAZY)
 def test_the_fastest_that_fits_comes_first() -> None:
     found = habana_tf.plan(config(), cards=2, length=256, global_batch=2, chip="gaudi2")
     best = found.best()
