@@ -59,7 +59,13 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             found = _predicted(arguments)
-    except (ValueError, OSError) as error:
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers"):
+            raise
+        raise CommandError(f"this needs {error.name}: pip install torch transformers", 2) from error
+    except OSError as error:
+        raise CommandError(f"no configuration {arguments.model!r}: {error}", 2) from error
+    except ValueError as error:
         raise CommandError(str(error), 2) from error
     if arguments.json:
         print_json(found.to_dict())

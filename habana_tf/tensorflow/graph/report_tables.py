@@ -26,8 +26,8 @@ def graphs(records: Sequence[Any], earlier: int) -> list[str | Table]:
     """What the nodes of each graph became, and the clusters."""
     if not records:
         return [
-            "HPU placement: no graph has been optimized in this process. Put the step into tf.function, or call Keras' "
-            "fit; ops outside of them are below."
+            "HPU placement: no graph has been optimized in this process. Under TensorFlow put the step into "
+            "tf.function, or call Keras' fit; under PyTorch nothing ran on HPU yet. Ops outside of graphs are below."
         ]
     of = f", the last graphs of {earlier + len(records):,}" if earlier else ""
     rows = [(g.called, g.nodes, g.on_hpu, f"{g.seconds * 1e3:.0f} ms", said(g.kinds)) for g in records[-MOST_ROWS:]]

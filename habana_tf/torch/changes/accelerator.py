@@ -36,7 +36,10 @@ def _of_the_device(name: str) -> Callable[[Any], Any]:
 ACCELERATOR = Group(
     "accelerator", "PyTorch has it only for devices with an allocator in C++",
     (
-        Change("torch.accelerator", "synchronize", _of_the_device("synchronize")),
+        *(
+            Change("torch.accelerator", name, _of_the_device(name))
+            for name in ("synchronize", "current_stream", "set_stream")
+        ),
         *(
             Change(module, name, _of_the_device(own))
             for module in ("torch.accelerator.memory", "torch.accelerator")

@@ -82,8 +82,11 @@ class Stream(torch.Stream):
         return f"<torch.hpu.Stream device={self.device} hpu_stream={self.hpu_stream:#x}>"
 
 
-class Event:
+class Event(torch.Event):
     """A mark in a stream. enable_timing: whether `elapsed_time` may be asked."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        return super().__new__(cls, device=torch.device("hpu"))
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.enable_timing = enable_timing

@@ -73,6 +73,12 @@ def test_ways_to_the_device_and_from_it() -> None:
     assert x.hpu().tolist() == x.tolist() and x.hpu()[1, 2].item() == 5
     assert torch.accelerator.current_accelerator() == torch.device("hpu") and torch.accelerator.is_available()
     torch.accelerator.synchronize()
+    event = torch.hpu.Event()
+    for stream in (torch.hpu.Stream(), torch.Stream("hpu"), torch.accelerator.current_stream()):
+        stream.wait_event(event)
+    with torch.hpu.Stream() as stream:
+        assert torch.accelerator.current_stream() == stream
+    assert torch.accelerator.current_stream() == torch.hpu.default_stream()
 
 
 @on_device()

@@ -209,5 +209,7 @@ def test_a_configuration_from_the_command_line(tmp_path: Path) -> None:
     run = "import sys; from habana_tf.cli.main import main; sys.exit(main({}))"
     found = json.loads(python(run.format([*words, str(tmp_path)])).stdout)
     assert found["chip"] == "gaudi2" and found["tokens_per_second"] > 0 and found["fits"] is True
-    done = python(run.format([*words, "--tp", "3", str(tmp_path)]), check=False)
-    assert done.returncode == 2 and "does not divide" in done.stderr
+    wrong = [*words, "--tp", "3", str(tmp_path)], [*words, str(tmp_path / "none")]
+    done = python(f"from habana_tf.cli.main import main; print(*map(main, {wrong}))")
+    assert done.stdout.split() == ["2", "2"]
+    assert "does not divide" in done.stderr and f"no configuration '{tmp_path}/none'" in done.stderr
