@@ -151,6 +151,7 @@ def test_what_gaudi2_clips_gaudi3_does_not() -> None:
             said = habana_tf.fp8_report(short, x.to("hpu")).said
             assert bool(said) == ({end} == 240.0) and (not said or "multiply by 240/448" in said[0]), said
             """,
+            imported=True,
             HABANA_SIM_CHIP=chip,
         )
 

@@ -142,6 +142,7 @@ def test_in_8_bits_on_gaudi3() -> None:
         from tests.torch.hpu_ops.test_attention import eight_bits
         eight_bits(448.0)
         """,
+        imported=True,
         HABANA_SIM_CHIP="gaudi3",
     )
 

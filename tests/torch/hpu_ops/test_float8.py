@@ -187,6 +187,7 @@ def test_compiled_and_on_gaudi3() -> None:
         exact = want.double() @ w.double() / 0.7
         torch.testing.assert_close(product.cpu().double(), exact, rtol=1e-2, atol=1e-2)
         """,
+        imported=True,
         HABANA_SIM_CHIP="gaudi3",
     )
 

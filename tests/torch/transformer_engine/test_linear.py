@@ -95,6 +95,7 @@ def test_compiled_and_on_gaudi3() -> None:
             x, g = torch.randn(6, 12) * size, torch.randn(6, 8) * size
             check(compiled(module, x, g, recipe(amax_history_len=2, amax_compute_algo="max")), oracle.step(x, w, b, g))
         """,
+        imported=True,
         HABANA_SIM_CHIP="gaudi3",
     )
 
@@ -352,5 +353,6 @@ def test_gaudi_has_no_8_bits() -> None:
         with te.fp8_autocast(enabled=False):
             pass
         """,
+        imported=True,
         HABANA_SIM_CHIP="gaudi",
     )
