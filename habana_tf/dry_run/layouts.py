@@ -18,7 +18,7 @@ from typing import Any
 
 from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.layouts import Layout, LayoutPlan, LayoutRow
-from habana_tf.dry_run.ranks import Cards
+from habana_tf.dry_run.ranks import Jobs
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.reports.units import size
 
@@ -53,7 +53,7 @@ def plan_layouts(
             f"cards={cards}, length={length}, global_batch={batch}, precisions={tuple(precisions)}: numbers from 1 on, "
             f"and {' or '.join(_STATE)}"
         )
-    search = _Search(config, Cards(known.name, box, release), cards, length, batch)
+    search = _Search(config, Jobs(known.name, box, release), cards, length, batch)
     first = [row for tp, pp in search.ways(precisions[0]) if (row := search.fastest(tp, pp, precisions[0])) is not None]
     rows = sorted(first, key=lambda row: row.seconds)
     for precision in precisions[1:]:
@@ -71,7 +71,7 @@ def plan_layouts(
 @dataclass
 class _Search:
     config: Any
-    on: Cards
+    jobs: Jobs
     cards: int
     length: int
     batch: int
@@ -87,7 +87,7 @@ class _Search:
         self.layers = self.config.get_text_config().num_hidden_layers
         self.alike = len(set(kinds_of_layers(self.config))) == 1
         self.layer, self.rest = weights(self.config)
-        self.room = self.on.chip.hbm_bytes - self.on.chip.idle_memory_bytes
+        self.room = self.jobs.chip.hbm_bytes - self.jobs.chip.idle_memory_bytes
 
     def ways(self, precision: str) -> Iterator[tuple[int, int]]:
         """(tp, pp) that the model allows; more stages only where fewer do not fit."""
@@ -156,7 +156,7 @@ class _Search:
         if any(point[2] > self.room for point in across):
             return None
         seconds, waits, nbytes = _at(at.micro_batches, list(zip(counts, across, strict=True)))
-        memory = max(nbytes, *(point[2] for point in across)) + self.on.chip.idle_memory_bytes
+        memory = max(nbytes, *(point[2] for point in across)) + self.jobs.chip.idle_memory_bytes
         return LayoutRow(at, self.length, seconds, waits, int(memory), layers == (of_stage,))
 
     def _points(self, at: Layout, layers: int, counts: Sequence[int]) -> list[_Point]:
@@ -165,8 +165,8 @@ class _Search:
 
         ranks = [stage * at.dp * at.tp for stage in range(at.pp)]
         made = program(self.config, at, self.length, layers, (counts[0], *counts))
-        found = self.on.recorded(made, at.cards, ranks, 1 + len(counts))
-        steps = [self.on.predicted(found, number) for number in range(1, 1 + len(counts))]
+        found = self.jobs.recorded(made, at.cards, ranks, 1 + len(counts))
+        steps = [self.jobs.predicted(found, number) for number in range(1, 1 + len(counts))]
         return [(step.seconds, max(rank.exposed for rank in step.ranks), float(step.memory)) for step in steps]
 
 

@@ -11,7 +11,7 @@ from habana_tf.card.model.cluster_time import ClusterTime, cluster_time, togethe
 from habana_tf.card.model.collective_time import collective_seconds
 from habana_tf.card.model.network import slowest
 from habana_tf.card.model.parameters import FITTED, LATEST, check_release
-from habana_tf.card.prediction.ranks import Collective, Disagreement, Event, Launch, Span, simulated
+from habana_tf.card.prediction.ranks import Collective, Disagreement, Event, Launch, Span, check, simulated
 from habana_tf.card.prediction.waits import RankTime, rank_time
 from habana_tf.hardware.boxes import Box
 from habana_tf.hardware.boxes import box as box_named
@@ -107,12 +107,12 @@ def predict_ranks(
     Raises card.prediction.ranks.Disagreement where the ranks' collectives do not go together, NothingLaunched,
     ValueError for a world, rank, chip or box that there is none of, and what the program raises.
     """
-    cards = Cards(chip, box, release)
-    return cards.predicted(cards.recorded(program, world, ranks, STEPS), -1)
+    jobs = Jobs(chip, box, release)
+    return jobs.predicted(jobs.recorded(program, world, ranks, STEPS), -1)
 
 
-class Cards:
-    """Cards on which jobs are predicted. What equal programs of any of them take is computed once."""
+class Jobs:
+    """Predicts jobs on cards of a chip. What equal programs of any of them take is computed once."""
 
     def __init__(self, chip: str | None, box: str | None, release: str) -> None:
         self.chip = chip_named(chip)
@@ -120,7 +120,8 @@ class Cards:
         self._known: dict[bytes, tuple[str, ClusterTime]] = {}
 
     def recorded(self, program: Callable[[], Any], world: int, ranks: Sequence[int], steps: int) -> list[Rank]:
-        """What these ranks do in so many steps of an optimizer, and those whose objects they need."""
+        """What these ranks do in so many steps of an optimizer, and those whose objects they need. Raises Disagreement
+        for any of these steps."""
         from habana_tf.torch.dry_run import rank as job
         from habana_tf.torch.dry_run.world import pretended
 
@@ -150,6 +151,7 @@ class Cards:
                 )
             tried[number, needed] = board.count
             order = [needed, *(each for each in order if each != needed)]
+        check({number: [e for e in made.whole() if isinstance(e, Collective)] for number, made in found.items()})
         return [found[number] for number in sorted(found)]
 
     def predicted(self, found: Sequence[Rank], step: int) -> RanksPrediction:

@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+UNEVEN = frozenset({"gather", "scatter", "all_to_all"})
+"""Kinds in which ranks may have different bytes."""
+
 
 class Disagreement(ValueError):
     """Ranks whose collectives do not go together: on cards they would wait for ever."""
@@ -45,8 +48,13 @@ class Collective:
     line: str = ""
 
     @property
+    def agreed(self) -> tuple[str, int, str, tuple[int, ...]]:
+        """What all ranks of one must agree on."""
+        return self.kind, 0 if self.kind in UNEVEN else self.nbytes, self.group, self.ranks
+
+    @property
     def meets(self) -> str:
-        """What all ranks of one must agree on, in words."""
+        """Kind, bytes and group, in words."""
         return f"{self.kind} of {self.nbytes:,} bytes in group {self.group or 'of all'} {_short(self.ranks)}"
 
     def __str__(self) -> str:
@@ -177,7 +185,7 @@ class _Simulation:
         there = [(rank, mine, max(ready, rank.free(mine.kind))) for rank, mine, ready in there]
         begin = max(ready for _, _, ready in there)
         last = max(there, key=lambda each: each[2])[0].number
-        end = begin + self.seconds(there[0][1])
+        end = begin + self.seconds(max((mine for _, mine, _ in there), key=lambda each: each.nbytes))
         for rank, mine, ready in there:
             self.spans.append(Span(rank.number, mine, begin, end, begin - ready, last if ready < begin else None))
             rank.sends = end if mine.kind != "recv" else rank.sends
@@ -212,7 +220,7 @@ def check(ranks: Mapping[int, Sequence[Event]]) -> None:
             first, *rest = there
             for other in rest:
                 a, b = met[first], met[other]
-                if a and b and a[0].meets == b[0].meets:
+                if a and b and a[0].agreed == b[0].agreed:
                     continue
                 raise Disagreement(differing(number + 1, group, members, {first: a, other: b}))
 

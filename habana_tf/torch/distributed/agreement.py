@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from habana_tf.card.prediction.ranks import Collective
-from habana_tf.torch.distributed.kinds import UNEVEN
 
 _KEPT = 64
 """Of each rank the last collectives that are there."""
@@ -40,7 +39,7 @@ class Agreement:
 
     def holds(self, number: int, what: Collective) -> bool:
         """Says what this rank calls as its collective of that number; whether no other one called something else."""
-        kind, nbytes = zlib.crc32(what.kind.encode()), 0 if what.kind in UNEVEN else what.nbytes
+        kind, nbytes = zlib.crc32(what.kind.encode()), what.agreed[1]
         there = self._said[:, number % _KEPT]
         there[self._rank, 1:] = kind, nbytes
         there[self._rank, 0] = number  # last: others look for it

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf.card.prediction.ranks import Collective, differing
-from habana_tf.torch.distributed.kinds import UNEVEN
 from habana_tf.torch.record import scopes
 
 _KEPT = 64
@@ -100,10 +99,9 @@ class Calls:
         mine = {call.number: call.what for call in self.last}
         for other, state in sorted(others.items()):
             for number, kind, nbytes, line in state["groups"].get(self.group, {"calls": ()})["calls"]:
-                own = mine.get(number)
-                if own is None or (own.kind == kind and (own.nbytes == nbytes or kind in UNEVEN)):
+                own, theirs = mine.get(number), Collective(kind, nbytes, self.ranks, self.group, line=line)
+                if own is None or own.agreed == theirs.agreed:
                     continue
-                theirs = Collective(kind, nbytes, self.ranks, self.group, line=line)
                 both = dict(sorted({rank: [own], other: [theirs]}.items()))
                 return differing(number, self.group, self.ranks, both)
         return ""

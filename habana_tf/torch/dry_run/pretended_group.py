@@ -82,7 +82,7 @@ class PretendedGroup(dist.ProcessGroup):
         if kind == "broadcast" and all(is_told(t) for t in results):
             root = self._members[args[1].rootRank if len(args) > 1 else 0]
             self._tell(("broadcast", self._called), results, root, root == self._job.number)
-        elif any(t.device.type == "hpu" for t in results):
+        elif any(t.device.type == "hpu" for side in found for t in side):  # one is empty where another rank is the root
             self._note(kind, sum(t.nbytes for t in found[counted]), found[read], results)
         else:
             op = getattr(args[1], "reduceOp", None) if len(args) > 1 else dist.ReduceOp.SUM

@@ -49,7 +49,11 @@ class Rank:
         """A step by its number, negative from the last; the whole program where it makes less than two."""
         if len(self.steps) > 1:
             return self.steps[number]
-        return Step([*(event for step in self.steps for event in step.events), *self.events], self.alive)
+        return Step(self.whole(), self.alive)
+
+    def whole(self) -> list[UnrunLaunch | Collective]:
+        """All launches and collectives."""
+        return [*(event for step in self.steps for event in step.events), *self.events]
 
 
 class Board:

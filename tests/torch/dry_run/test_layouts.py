@@ -35,7 +35,7 @@ def config(layers: int = 6, **given: Any) -> Any:
 
 
 def search(cards: int, batch: int = 16) -> Any:
-    return layouts._Search(config(), layouts.Cards("gaudi2", None, layouts.LATEST), cards, 256, batch)
+    return layouts._Search(config(), layouts.Jobs("gaudi2", None, layouts.LATEST), cards, 256, batch)
 
 
 @on_device(modes=LAZY)
@@ -107,7 +107,7 @@ def test_attention_is_the_fused_one_and_what_is_computed_again_is_counted() -> N
 def test_bytes_follow_from_what_is_spread() -> None:
     """Weights, gradients and AdamW's state by hand, in bytes for each weight; activations are few beside them."""
     wide = config(6, hidden_size=2048, intermediate_size=8192)
-    found = layouts._Search(wide, layouts.Cards("gaudi2", None, layouts.LATEST), 8, 16, 16)
+    found = layouts._Search(wide, layouts.Jobs("gaudi2", None, layouts.LATEST), 8, 16, 16)
     weights = found.layer * 6 + found.rest
     at = Layout(1, 1, 8, 1, 1, 2, "none", "bf16")
     each = {zero: found._points(replace(at, zero=zero), 6, (2,))[0][2] / weights for zero in (1, 2, 3)}

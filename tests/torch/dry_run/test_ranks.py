@@ -182,6 +182,24 @@ def wrong() -> None:
         dist.all_reduce(x)
 
 
+def wrong_at_first() -> None:
+    begun()
+    module = nn.parallel.DistributedDataParallel(layers().to("hpu"))
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    for step in range(5):
+        module(torch.randn(32, WIDTH, device="hpu")).square().mean().backward()
+        optimizer.step()
+        if step or dist.get_rank() != 5:
+            dist.all_reduce(torch.ones(16, device="hpu"))  # not by all
+
+
+@on_device(modes=LAZY)
+def test_a_wrong_line_of_a_step_that_is_not_predicted_is_named() -> None:
+    line = next(k for k, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# not by all" in text)
+    with pytest.raises(Disagreement, match=f"rank 0 calls all_reduce of 64 bytes at {__file__}:{line}, rank 5 calls"):
+        habana_tf.predict(wrong_at_first, world=8, rank=(0, 5))
+
+
 @on_device(modes=LAZY)
 def test_one_wrong_line_is_named_with_that_of_the_others() -> None:
     lines = Path(__file__).read_text().splitlines()
@@ -191,6 +209,26 @@ def test_one_wrong_line_is_named_with_that_of_the_others() -> None:
     words = str(caught.value)
     assert f"rank 0 calls all_reduce of 256 bytes at {__file__}:{there[1]}" in words
     assert f"rank 5 calls broadcast of 256 bytes at {__file__}:{there[0]}" in words
+
+
+def of_one_root() -> None:
+    begun()
+    x = torch.ones(8, device="hpu")
+    all_of_them = [torch.empty_like(x) for _ in range(4)] if dist.get_rank() == 1 else None
+    dist.gather(x, all_of_them, dst=1)
+    dist.scatter(x, all_of_them, src=1)
+    large = torch.ones(4096, 4096, device="hpu")
+    dist.reduce_scatter_tensor(torch.empty(1024, 4096, device="hpu"), large @ large)
+
+
+@on_device(modes=LAZY)
+def test_ranks_of_a_gather_have_other_bytes_and_a_sum_waits_for_what_it_sends() -> None:
+    found = habana_tf.predict(of_one_root, world=4, rank=(0, 1))
+    assert list(calls(found)) == list(calls(found, 1)) == ["gather", "scatter", "reduce_scatter"]
+    mine = [span for span in found.spans if span.rank == 0]
+    product = max((span for span in mine if isinstance(span.event, Launch)), key=lambda span: span.event.seconds)
+    summed = next(span for span in mine if isinstance(span.event, Collective) and span.event.kind == "reduce_scatter")
+    assert summed.begin >= product.end > product.begin
 
 
 def talking() -> None:
