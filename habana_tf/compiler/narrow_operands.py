@@ -15,14 +15,14 @@ from habana_tf.compiler.primitive_classes import primitive
 from habana_tf.compiler.primitive_families import IndexView
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Contraction, Node, Op
+from habana_tf.ir.primitives import Contraction, Node, Op, with_sources
 
 
 def narrow(node: Node) -> Node:
     """The node, or a product of the same numbers that reads operands in 8 bits where they were cast from them."""
     if node.op is not Op.CONTRACT or node.arg.accumulator is not DType.F32 or node.arg.largest is not None:
         return node
-    return replace(node, src=tuple(_before_cast(s) for s in node.src))
+    return with_sources(node, tuple(_before_cast(s) for s in node.src))
 
 
 def _before_cast(x: Node) -> Node:

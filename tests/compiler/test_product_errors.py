@@ -99,8 +99,9 @@ def test_products_in_one_part(name: str) -> None:
 def test_products_of_packed_operands_in_one_part(name: str) -> None:
     case = CASES[name](F32)
     cut = whole(block_plan(canonical(case.spec), target()))
-    assert check(case, target(), cut=cut).plan == replace(
-        cut, masks_halves=target().masks_halves, masked_memory=target().masked_memory
+    tgt = target()
+    assert check(case, tgt, cut=cut).plan == replace(
+        cut, masks_halves=tgt.masks_halves, masked_memory=tgt.masked_memory, float16=tgt.converts_float16
     )
 
 
