@@ -23,8 +23,8 @@ from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.reports.units import size
 
 _log = logging.getLogger("habana_tf")
-_STATE = {"bf16": (2, 2, 4), "mixed": (4, 4, 8)}
-"""Bytes of a weight, of its gradient and of AdamW's state, by precision."""
+_STATE = {"bf16": (2, 2, 4), "mixed": (4, 4, 8), "fp8": (3, 2, 4)}
+"""Bytes of a weight, of its gradient and of AdamW's state, by precision. In fp8 a weight is there in both forms."""
 _FASTER = 1.01
 """A micro-batch twice as large has to be so much faster for a larger one to be looked at."""
 _BEST = 2
@@ -53,6 +53,8 @@ def plan_layouts(
             f"cards={cards}, length={length}, global_batch={batch}, precisions={tuple(precisions)}: numbers from 1 on, "
             f"and {' or '.join(_STATE)}"
         )
+    if "fp8" in precisions and known.float8_e4m3_largest is None:
+        raise ValueError(f"{known.product} has no 8-bit floats: plan for another chip, or without precision fp8")
     search = _Search(config, Jobs(known.name, box, release), cards, length, batch)
     first = [row for tp, pp in search.ways(precisions[0]) if (row := search.fastest(tp, pp, precisions[0])) is not None]
     rows = sorted(first, key=lambda row: row.seconds)

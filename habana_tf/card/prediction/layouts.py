@@ -19,7 +19,8 @@ class Layout:
     gradients are spread, too, 3 where weights are; micro_batch: sequences at once; micro_batches: of them before an
     update; recompute: what of layers is computed again in the backward pass beside attention's weights: "none", "some"
     for all but products and what cards sum, or "all"; precision: "bf16" for
-    weights and all, "mixed" for weights of fp32 and products of bf16."""
+    weights and all, "mixed" for weights of fp32 and products of bf16, "fp8" for "bf16" with
+    the linear layers in 8 bits."""
 
     tp: int
     pp: int

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from habana_tf.card.prediction.layouts import Layout
+from habana_tf.torch.dry_run.float8_layers import Float8Layers
 from habana_tf.torch.dry_run.generation import shortened
 
 _CAUSAL = "habana_fused_causal_sdpa"
@@ -96,7 +97,7 @@ class _Stage:
 
         self.layout, self.mesh, self.number = layout, mesh, mesh["pp"].get_local_rank()
         self.first, self.last = self.number == 0, self.number == layout.pp - 1
-        dtype = torch.bfloat16 if layout.precision == "bf16" else torch.float32
+        dtype = torch.float32 if layout.precision == "mixed" else torch.bfloat16
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(
                 shortened(config, layers), dtype=dtype, attn_implementation=_CAUSAL
@@ -109,7 +110,10 @@ class _Stage:
             model.lm_head = model.base_model.norm = torch.nn.Identity()
         if not self.first:
             model.base_model.embed_tokens = torch.nn.Identity()
-        _share(model, mesh["tp"])
+        self._in_8_bits = None
+        if layout.precision == "fp8":
+            self._in_8_bits = Float8Layers(model.base_model, model.config.base_model_tp_plan or {}, mesh["tp"])
+        _share(model, mesh["tp"], self._in_8_bits is not None)
         self.module = _Called(model, self.first)
         _spread(self.module, model.base_model.layers, mesh["dp"], layout)
         self.module.to_empty(device="hpu")
@@ -126,6 +130,10 @@ class _Stage:
 
     def step(self, length: int, micro_batches: int) -> None:
         """The gradients of so many micro-batches."""
+        with self._in_8_bits.step(micro_batches) if self._in_8_bits else nullcontext():
+            self._gradients(length, micro_batches)
+
+    def _gradients(self, length: int, micro_batches: int) -> None:
         ids = torch.empty(self.layout.micro_batch * micro_batches, length, dtype=torch.int64, device="hpu")
         if self.layout.pp > 1:
             self._through_stages(ids, micro_batches)
@@ -180,15 +188,16 @@ class _Called(torch.nn.Module):
         return made
 
 
-def _share(model: Any, mesh: Any) -> None:
-    """Has this rank keep its part of the layers, by the configuration's own plan of tensor parallelism."""
+def _share(model: Any, mesh: Any, in_8_bits: bool) -> None:
+    """Has this rank keep its part of the layers, by the configuration's own plan of tensor parallelism, and of the
+    words. in_8_bits: whether it has that of the layers already."""
     from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     if mesh.size() == 1:
         return
     styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel}
-    plan = model.config.base_model_tp_plan
+    plan = {} if in_8_bits else model.config.base_model_tp_plan
     parallelize_module(model.base_model, mesh, {path: styles[style]() for path, style in plan.items()})
     for owner in sorted({path.rpartition(".")[0] for path, style in plan.items() if style == "colwise"}):
         for module in _matching(model.base_model, owner):

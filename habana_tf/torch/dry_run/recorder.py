@@ -29,6 +29,7 @@ from habana_tf.torch.record.nested import mapped, tensors
 from habana_tf.torch.record.overload import is_written
 from habana_tf.torch.record.program import Recording, TorchCluster, cluster_of, signature
 from habana_tf.torch.record.recorder import Recorder
+from habana_tf.torch.transformer_engine.scaling import unreduced
 
 _NO_END = 1 << 62
 _kept: list[Memory] = []
@@ -228,6 +229,7 @@ def recorded(make: Callable[[], Unrunner] = lambda: Unrunner()) -> Iterator[Any]
     """Within it, ops on tensors of the device are recorded and not run. Tensors that were made before cannot be used.
     No other thread may use the device meanwhile."""
     real, unrunner, random = current.recorder(), make(), random_state.default.get_state()
+    measured, unreduced.waiting = unreduced.waiting, []
     with real.lock:
         real.flush()
         try:
@@ -235,6 +237,7 @@ def recorded(make: Callable[[], Unrunner] = lambda: Unrunner()) -> Iterator[Any]
                 yield unrunner
         finally:
             random_state.default.set_state(random)
+            unreduced.waiting = measured
             gc.collect()
             memory = unrunner.memory
             assert isinstance(memory, _Memory)

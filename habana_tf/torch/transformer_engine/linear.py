@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
+from habana_tf.torch.hpu_ops.float8 import amax
 from habana_tf.torch.transformer_engine import fp8, parallel
 from habana_tf.torch.transformer_engine.module import Run, Scaled
 from habana_tf.torch.transformer_engine.products import Cast, Layer, Products, cast
@@ -105,8 +107,11 @@ class _Matrices(Scaled):
         return made.reshape(*x.shape[:-1], self.out_features)
 
     def _quantized(self, run: Run, weights: Sequence[torch.Tensor], kept: bool, first: bool | None) -> list[Cast]:
-        """The weights in 8 bits: those of the first micro-batch for those that follow it, first being False."""
+        """The weights in 8 bits: those of the first micro-batch for those that follow it, first being False. They are
+        measured with the run that is, which may be one that follows."""
         if first is False and self._kept is not None:
+            if run.measured:
+                self._kept = [replace(each, amax=amax(w)) for each, w in zip(self._kept, weights, strict=True)]
             return self._kept
         kept = (kept or first is not None) and not self.minimize_memory
         made = [cast(w, run, 2 * k + 1, kept) for k, w in enumerate(weights)]

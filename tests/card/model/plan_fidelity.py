@@ -14,7 +14,7 @@ import transformers
 
 from habana_tf.card.prediction.layouts import Layout
 from habana_tf.dry_run.layouts import _Search
-from habana_tf.dry_run.ranks import Cards
+from habana_tf.dry_run.ranks import Jobs
 from tests.card.model.language_fidelity import ROWS, Row, seconds
 from tests.card.model.language_models import CONFIGURATIONS
 from tests.card.model.pages import put
@@ -29,7 +29,7 @@ def recorded(row: Row) -> float:
     kind, layers = given.pop("kind"), given.pop("layers")
     config = getattr(transformers, f"{kind}Config")(**given, num_hidden_layers=layers)
     batch = row.micro * row.asked.batch * row.copies
-    search = _Search(config, Cards(row.chip, None, row.release), row.cards, row.asked.length, batch)
+    search = _Search(config, Jobs(row.chip, None, row.release), row.cards, row.asked.length, batch)
     search.room = 2**60
     at = Layout(row.asked.tensor, row.stages, row.copies, 1, row.asked.batch, row.micro, "none", "bf16")
     found = search._row(at)

@@ -104,6 +104,20 @@ def test_attention_is_the_fused_one_and_what_is_computed_again_is_counted() -> N
 
 
 @on_device(modes=LAZY)
+def test_in_8_bits_products_are_as_many_and_cards_sum_as_often() -> None:
+    """Linear layers have their operands so, attention and the words do not; each card measures once a step."""
+    plain, narrow = (one_step(Layout(1, 1, 1, 0, 16, 1, "none", precision)) for precision in ("bf16", "fp8"))
+    assert narrow[:2] == plain[:2]
+    one, two = (collectives(Layout(2, 1, 1, 0, 1, 3, "none", "fp8"), layers) for layers in (1, 2))
+    more = two - one
+    assert more["all_reduce", 2 * 256 * 512] == 3 * 4 and all(nbytes <= 2 * 256 * 512 for _, nbytes in two)
+    found = habana_tf.plan(config(), cards=2, length=256, global_batch=4, chip="gaudi2", precisions=["fp8"])
+    assert {row.layout.precision for row in found} == {"fp8"}
+    with pytest.raises(ValueError, match="no 8-bit floats"):
+        habana_tf.plan(config(), cards=2, chip="gaudi", precisions=["fp8"])
+
+
+@on_device(modes=LAZY)
 def test_bytes_follow_from_what_is_spread() -> None:
     """Weights, gradients and AdamW's state by hand, in bytes for each weight; activations are few beside them."""
     wide = config(6, hidden_size=2048, intermediate_size=8192)

@@ -175,6 +175,19 @@ def test_microbatches_share_the_weight_in_8_bits() -> None:
 
 
 @on_device()
+def test_the_last_microbatch_measures_the_weight_that_the_first_cast() -> None:
+    """As recipes of Megatron measure once for all micro-batches of a step."""
+    how, x, g = recipe(interval=3), torch.randn(3, 6), torch.randn(3, 4)
+    module = engine().Linear(6, 4)
+    plain = copy.deepcopy(module)
+    for k in range(7):
+        made = step(module, x * 2.0**k, g, how, is_first_microbatch=k % 3 == 0)
+        assert all(map(torch.equal, made, step(plain, x * 2.0**k, g, how)))
+    amaxes = module.fp8_meta["scaling_fwd"].amax_history[0].cpu()
+    assert amaxes.tolist() == [32 * x.abs().max().item(), module.weight.detach().abs().max().item()]
+
+
+@on_device()
 def test_states_are_kept_and_copied() -> None:
     how, x, g = recipe("HYBRID", amax_history_len=3, amax_compute_algo="max"), torch.randn(3, 6), torch.randn(3, 4)
     module = engine().Linear(6, 4)

@@ -1,0 +1,71 @@
+"""The linear layers of a decoder in 8 bits, by the transformer engine, as scripts of Megatron for Gaudi have them: what
+they read is measured once a step, and weights are cast with the first micro-batch."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from habana_tf.torch.transformer_engine.fp8 import fp8_autocast
+from habana_tf.torch.transformer_engine.linear import Linear
+from habana_tf.torch.transformer_engine.parallel import Split
+from habana_tf.torch.transformer_engine.recipe import DelayedScaling
+
+
+class Float8Layers:
+    """Puts them in the place of a model's. plan: which of them cards share, "colwise" by outputs or "rowwise" by
+    inputs, by path; mesh: of those cards."""
+
+    def __init__(self, model: Any, plan: Mapping[str, str], mesh: Any) -> None:
+        self._made: list[_Linear] = []
+        group, size = mesh.get_group(), mesh.size()
+        shared = _Shared(Split(group, size, "column", False))
+        hooked: set[str] = set()
+        for path, old in list(model.layers.named_modules(prefix="layers")):
+            if not isinstance(old, torch.nn.Linear):
+                continue
+            style = next((style for of, style in plan.items() if fnmatch.fnmatchcase(path, of)), "")
+            owner, _, name = path.rpartition(".")
+            self._made.append(_Linear(old, style, group, size))
+            setattr(model.get_submodule(owner), name, self._made[-1])
+            if style == "colwise" and owner not in hooked:
+                hooked.add(owner)
+                model.get_submodule(owner).register_forward_pre_hook(shared, with_kwargs=True)
+
+    def step(self, micro_batches: int) -> AbstractContextManager[Any]:
+        """For a step of so many micro-batches, forward and backward passes."""
+        for each in self._made:
+            each.first = True
+        return fp8_autocast(True, fp8_recipe=DelayedScaling(interval=micro_batches))
+
+
+class _Linear(Linear):
+    """first: whether its weight is to be cast with the next call."""
+
+    def __init__(self, old: torch.nn.Linear, style: str, group: Any, size: int) -> None:
+        outputs = old.out_features // size if style == "colwise" else old.out_features
+        super().__init__(
+            old.in_features, outputs, bias=old.bias is not None, params_dtype=old.weight.dtype, device="meta",
+            tp_group=group, tp_size=size, parallel_mode="row" if style == "rowwise" else None,
+        )  # fmt: skip
+        self.first = True
+
+    def forward(self, x: torch.Tensor) -> Any:  # type: ignore[override]
+        first, self.first = self.first, False
+        return super().forward(x, is_first_microbatch=first)
+
+
+class _Shared:
+    """Sums the gradients of what a module reads over cards, once for all of its layers that have parts of outputs."""
+
+    def __init__(self, split: Split) -> None:
+        self._split = split
+
+    def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args:
+            return (self._split.before(args[0]), *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": self._split.before(kwargs["hidden_states"])}
