@@ -40,6 +40,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--buckets", type=_numbers, metavar="N,..", help="lengths to pad to: a step, or several lengths"
     )
     parser.add_argument("--batch-buckets", type=_numbers, metavar="N,..", help="other batches that are compiled for")
+    parser.add_argument(
+        "--batch-split", type=whole(1), default=1, metavar="N", help="parts of prompts in turns, by layer (default: 1)"
+    )
     parser.add_argument("--attention", default="fused", help="fused, or transformers' sdpa, eager (default: fused)")
     parser.add_argument("--chip", choices=["gaudi", "gaudi2", "gaudi3"], help="default: what HABANA_SIM_CHIP says")
     parser.add_argument("--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: by chip)")
@@ -84,4 +87,5 @@ def _predicted(arguments: argparse.Namespace) -> Any:
         AutoConfig.from_pretrained(arguments.model), arguments.input_length, arguments.output_length, arguments.batch,
         arguments.tp, arguments.precision, arguments.kv_cache, arguments.kv_precision, buckets,
         arguments.batch_buckets or (), arguments.attention, arguments.chip, arguments.box, arguments.release,
+        arguments.batch_split,
     )  # fmt: skip

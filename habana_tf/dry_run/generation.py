@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.card.model.parameters import ANSWERS, LATEST, check_release
+from habana_tf.card.model.parameters import FITTED, LATEST, check_release
 from habana_tf.card.prediction.generation import GRAPH_BYTES, GenerationPrediction, between
 from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import Chip
@@ -27,7 +27,7 @@ def predict_generation(
     model: Any, input_length: int, output_length: int, batch: int = 1, tp: int = 1, precision: str = "bf16",
     kv_cache: str = "static", kv_precision: str | None = None, buckets: int | Sequence[int] | None = None,
     batch_buckets: Sequence[int] = (), attention: str = "fused", chip: str | None = None, box: str | None = None,
-    release: str = LATEST,
+    release: str = LATEST, batch_split: int = 1,
 ) -> GenerationPrediction:  # fmt: skip
     """How fast a causal language model of `transformers` answers, without weights and without a card.
 
@@ -38,48 +38,55 @@ def predict_generation(
     kv_cache: "static", with room for the whole answer from the beginning, or "growing", longer by a row each token.
     kv_precision: of keys and values, and of attention's products; by default that of precision.
     buckets: lengths that prompts are padded to, and that a static cache is cut to for a token: a step (its multiples),
-    or a list. Without them a prompt has its length, and a token reads all of a static cache.
+    or a list; the cache has the prompt's length until the prompt is done. Without them a prompt has its length, and a
+    token reads all of a static cache.
     batch_buckets: sizes of batches that are compiled for besides `batch`, which count as programs.
     attention: "fused" (FusedSDPA), or an implementation of transformers: "sdpa", "eager".
+    batch_split: parts of a batch of prompts that take turns in each layer (optimum-habana's `--attn_batch_split`): less
+    is alive at once, and cards sum the results of one part while they compute another.
 
     Raises ValueError for lengths, a tp, precision, cache or bucket that cannot be, for 8-bit floats on a chip that has
     none, and for a model whose layers are shared in a way that is not known.
     """
     known = chip_named(chip)
-    machine, parameters = box_named(known, box), ANSWERS.at(check_release(release))
+    machine, parameters = box_named(known, box), FITTED.at(check_release(release))
     kept = kv_precision or precision
-    _check(known, (input_length, output_length, batch, tp, *batch_buckets), precision, kept, kv_cache)
+    _check(known, (input_length, output_length, batch, tp, batch_split, *batch_buckets), precision, kept, kv_cache)
     from habana_tf.torch import loader
     from habana_tf.torch.dry_run.forward_passes import Meter
     from habana_tf.torch.dry_run.generation import Setting
 
     loader.load()
     meter = Meter(Setting(getattr(model, "config", model), tp, precision, kept, attention), known, machine, parameters)
-    answer = _Answer(input_length, output_length, kv_cache == "growing", buckets)
+    answer = _Answer(input_length, output_length, kv_cache == "growing", buckets, batch_split)
     prompt = answer.prompt(batch)
     chosen = answer.reads[:: -(-len(answer.reads) // _LENGTHS) or 1] + answer.reads[-1:]
     found = meter([prompt, *(answer.token(batch, rows) for rows in chosen)])
     first = found[prompt]
-    tokens = [(float(rows), found[answer.token(batch, rows)].seconds) for rows in sorted(set(chosen))]
+    of_tokens = {rows: found[answer.token(batch, rows)] for rows in sorted(set(chosen))}
+    tokens = [(float(rows), each.seconds(parameters)) for rows, each in of_tokens.items()]
+    prompts = first.seconds(parameters, batch_split)
 
     def seconds(before: int) -> float:
         return between(tokens, answer.rows(before))
 
+    cached = max((each.cached for each in of_tokens.values()), default=first.cached * batch / prompt.batch)
+
+    def alive(size: int) -> float:
+        """Bytes besides weights and graphs when most are alive, of the prompt or of a token."""
+        prompt = answer.prompt(size)
+        waiting = (batch_split - 1) * prompt.batch * prompt.tokens * meter.row_bytes
+        part = meter([prompt])[prompt]
+        token = max((each.cached + each.activations for each in of_tokens.values()), default=0.0)
+        return max(part.cached * size / prompt.batch + part.activations + waiting, token * size / batch)
+
     programs = sum(_programs(meter, answer, size) for size in {batch, *batch_buckets})
-    cached = max(each.cached for each in found.values())
-    activations = max(each.activations for each in found.values())
-
-    def needed(size: int) -> float:
-        """Bytes that a batch needs besides weights and graphs."""
-        return cached * size / batch + max(
-            meter([answer.prompt(size)])[answer.prompt(size)].activations, activations * size / batch
-        )
-
     room = known.hbm_bytes - known.idle_memory_bytes - first.weights - programs * GRAPH_BYTES
     return GenerationPrediction(
-        known, machine, release, tp, batch, input_length, output_length, precision, kept, kv_cache, first.seconds,
-        {before: seconds(before) for before in answer.shown}, first.seconds + sum(map(seconds, answer.lengths)),
-        round(first.weights), round(cached), round(activations), _largest(room, batch, needed), programs, meter.layers,
+        known, machine, release, tp, batch, input_length, output_length, precision, kept, kv_cache, prompts,
+        {before: seconds(before) for before in answer.shown}, prompts + sum(map(seconds, answer.lengths)),
+        round(first.weights), round(cached), round(alive(batch) - cached), _largest(room, batch, alive), programs,
+        meter.layers,
     )  # fmt: skip
 
 
@@ -94,7 +101,7 @@ def _programs(meter: Meter, answer: _Answer, batch: int) -> int:
 
 def _check(chip: Chip, counts: Sequence[int], precision: str, kept: str, kv_cache: str) -> None:
     if min(counts) < 1:
-        raise ValueError("input_length, output_length, batch, tp and batch_buckets are at least 1")
+        raise ValueError("input_length, output_length, batch, tp, batch_split and batch_buckets are at least 1")
     if (
         precision not in PRECISIONS
         or kept not in (precision, "fp8", "bf16" if precision == "fp8" else "fp8")
@@ -126,11 +133,14 @@ class _Answer:
     """Which forward passes an answer has. lengths: tokens before each that follows the first; reads: numbers of rows
     that these read."""
 
-    def __init__(self, prompt: int, answer: int, grows: bool, buckets: int | Sequence[int] | None) -> None:
-        self.grows, self._buckets = grows, buckets
+    def __init__(
+        self, prompt: int, answer: int, grows: bool, buckets: int | Sequence[int] | None, batch_split: int
+    ) -> None:
+        self.grows, self._buckets, self._split = grows, buckets, batch_split
         self._longest = prompt + answer
         self._prompt = self._bucket(prompt) if buckets else prompt
-        self._room = 0 if grows else self._bucket(self._longest)
+        longest = self._bucket(self._longest)
+        self._room = 0 if grows else self._prompt if buckets else longest
         self.lengths = range(prompt, self._longest - 1)
         self.reads = sorted({self.rows(before) for before in self.lengths})
         self.shown = sorted({self.lengths[k] for k in (0, len(self.lengths) // 2, -1)}) if self.lengths else []
@@ -153,10 +163,10 @@ class _Answer:
         return before + 1 if self.grows else self._bucket(before + 1)
 
     def prompt(self, size: int) -> Forward:
-        """The pass of the prompts of a batch."""
+        """The pass of the prompts of a batch, or of the largest part of it."""
         from habana_tf.torch.dry_run.generation import Forward
 
-        return Forward(size, self._prompt, 0, self._room)
+        return Forward(-(-size // self._split), self._prompt, 0, self._room)
 
     def token(self, size: int, rows: int) -> Forward:
         """The pass of one more token that reads so many rows."""

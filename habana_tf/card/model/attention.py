@@ -5,8 +5,10 @@
     weights v            product     largest score of a row with -inf; m: made of positions alone, as causal masks are
     and the gradient's products and kernels on tensors as large as the scores
 
-They are found by their softmax, from which the tensors of as many elements lead to the others. `Parameters.attention`
-says how long they take. A mask that the program gives, or one query for many keys, is no causal attention.
+They are found by their softmax, from which the tensors of as many elements lead to the other kernels, and to products,
+of which one operand or the result is such a tensor: what a product reads or makes besides may be as large by chance.
+`Parameters.attention` says how long they take. A mask that the program gives, or one query for many keys, is no causal
+attention.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def causal(units: list[Unit]) -> tuple[set[int], set[Node]]:
         while waiting:
             unit = waiting.pop()
             found.add(unit.index)
-            for n in {*unit.loads, *unit.results}:
+            for n in () if unit.product else {*unit.loads, *unit.results}:
                 if size(n) == first.elements and n not in scores:
                     scores.add(n)
                     waiting += [each for each in touching[n] if each.index not in found]

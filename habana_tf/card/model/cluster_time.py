@@ -95,8 +95,8 @@ class ClusterTime:
 class UnitWork:
     """A unit's work on a chip, independent of the parameters: seconds of its engine (for a kernel at one instruction
     per cycle, for a loop 0), bytes of HBM, operations of products. streamed: of a product, whether neither an operand
-    nor the result stays in SRAM; attention: whether it belongs to a causal attention; alone: whether it is the only
-    product of its program, as in a benchmark of one."""
+    nor the result stays in SRAM; attention: whether it belongs to a causal attention; alone: whether it is a product
+    beside which no other is under way, as the only one of a program."""
 
     unit: Unit
     bundle: int
@@ -126,8 +126,8 @@ def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int, attention: bool) 
     if unit.product:
         p = replace(product(first), out_bytes=min(n.dtype.bytes for n in unit.results))
         matrix = matrix_time(chip, p)
-        waits = chip.name == "gaudi"  # for its SRAM, in all products: `matrix_time` counts that
-        streamed = not attention and not waits and _least(p) > room(chip) / OPERANDS
+        # arrays that wait for their SRAM do so in all products: `matrix_time` counts that
+        streamed = not attention and chip.mme_fed and _least(p) > room(chip) / OPERANDS
         return UnitWork(unit, bundle, matrix.seconds, hbm_bytes, p.flops, matrix, streamed, attention)
     seconds = 0.0 if first.op is Op.LOOP else vector_seconds(chip, unit)
     return UnitWork(unit, bundle, seconds, hbm_bytes, 0, None, False, attention)
@@ -139,10 +139,20 @@ def _least(p: Product) -> int:
     return p.batch * min(sides)
 
 
-def cluster_time(chip: Chip, program: Program, results: frozenset[Node], parameters: Parameters) -> ClusterTime:
-    """The time of one launch of a lowered cluster; arguments as for `work`."""
-    timed = [_timed(chip, w, parameters) for w in work(chip, program, results)]
-    return ClusterTime(timed, together(timed, parameters))
+def cluster_time(
+    chip: Chip, program: Program, results: frozenset[Node], parameters: Parameters, chain: bool = False
+) -> ClusterTime:
+    """The time of one launch of a lowered cluster; arguments as for `work`. chain: whether each bundle waits for the
+    one before it, as in the forward pass of a network without branches: engines and memory then work side by side
+    within a bundle only, and each product is as fast as a single one."""
+    found = work(chip, program, results)
+    timed = [_timed(chip, replace(w, alone=True) if chain else w, parameters) for w in found]
+    if not chain:
+        return ClusterTime(timed, together(timed, parameters))
+    links: dict[int, list[UnitTime]] = {}
+    for unit in timed:
+        links.setdefault(unit.bundle, []).append(unit)
+    return ClusterTime(timed, sum(together(units, parameters) for units in links.values()))
 
 
 def together(units: Sequence[UnitTime], parameters: Parameters) -> float:
@@ -175,7 +185,7 @@ def _rate(chip: Chip, w: UnitWork, parameters: Parameters) -> float:
         return parameters.tpc_rate
     if w.alone:
         return chip.mme_sustained
-    return (parameters.streamed if w.streamed else 1.0) * (parameters.gaudi3 if chip.name == "gaudi3" else 1.0)
+    return (parameters.streamed if w.streamed else 1.0) * (parameters.gaudi3 if chip.mme_held_back else 1.0)
 
 
 def _loop(chip: Chip, n: Node, parameters: Parameters) -> tuple[float, int]:

@@ -127,8 +127,8 @@ def matrix_time(chip: Chip, p: Product) -> MatrixTime:
         * BF16_BYTES**2
         // wide**2
     )
-    for packed in (groups for groups in _powers(p.batch) if p.batch % groups == 0):
-        rows, columns, common, batch = p.rows, p.columns * packed, p.common * packed, p.batch // packed
+    for packed in _powers(p.batch):  # the last of them may be fewer
+        rows, columns, common, batch = p.rows, p.columns * packed, p.common * packed, -(-p.batch // packed)
         if p.common > p.rows:  # a filter's gradient: the groups' results lie on the diagonal
             rows, common = p.rows * packed, p.common
         for tile, rest in _tiles(chip, wide):

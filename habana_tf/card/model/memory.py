@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from habana_tf.card.model.attention import causal
 from habana_tf.card.model.bundles import unwritten
 from habana_tf.card.model.cluster_time import ClusterTime
-from habana_tf.card.model.kernels import behind_views, nbytes
+from habana_tf.card.model.kernels import CASTS, behind_views, nbytes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.roles import Roles
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.lifetimes import in_use
-from habana_tf.ir.primitives import Node
+from habana_tf.ir.primitives import Node, Op
 from habana_tf.reports.layer_names import layer
 
 CATEGORIES = ("weights", "optimizer", "gradients", "activations", "workspace", "inputs")
@@ -43,8 +43,14 @@ def hbm_by_category(chip: Chip, lowered: Lowered, time: ClusterTime, roles: Role
     for tensor, (first, last) in alive.items():
         if first <= at <= last:
             category = "workspace" if at in (first, last) else "activations"
-            out["gradients" if tensor in gradients else category] += nbytes(tensor)
+            out["gradients" if tensor in gradients else category] += held_bytes(tensor)
     return out
+
+
+def held_bytes(n: Node) -> int:
+    """Bytes of a tensor: of a widened one those of the narrow, which a kernel widens as it reads."""
+    widened = n.op is Op.MAP and n.arg in CASTS
+    return min(nbytes(n), nbytes(n.src[0])) if widened else nbytes(n)
 
 
 def _in_sram(chip: Chip, lowered: Lowered, time: ClusterTime) -> set[Node]:
@@ -105,12 +111,12 @@ def peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> Peak:
     layers: Counter[str] = Counter()
     for tensor, (first, last) in alive.items():
         if first <= at <= last:
-            layers[layer(lowered.op(tensor.origin)[1])] += nbytes(tensor)
+            layers[layer(lowered.op(tensor.origin)[1])] += held_bytes(tensor)
     op = lowered.op(time.units[order[at]].unit.origin)[1] if order else ""
     return Peak(layers.total(), op, dict(layers.most_common()))
 
 
 def _moment(moments: int, alive: Mapping[Node, tuple[int, int]]) -> int:
     """The place in the order of units at which most bytes are alive."""
-    held = in_use(moments, ((*span, nbytes(tensor)) for tensor, span in alive.items()))
+    held = in_use(moments, ((*span, held_bytes(tensor)) for tensor, span in alive.items()))
     return max(range(moments), key=held.__getitem__, default=0)

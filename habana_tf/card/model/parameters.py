@@ -29,9 +29,10 @@ class Parameters:
     """How long a causal attention takes (`attention`), as a share of computing all of its scores as other kernels do:
     half of them are above the diagonal, and its exponentials are fast."""
     streamed: float = 1.0
-    """Share of the MME's rate that a product reaches of which neither an operand nor the result stays in SRAM."""
+    """Share of the MME's rate that a product reaches of which neither an operand nor the result stays in SRAM, where
+    other products and kernels are under way: not in a chain (`cluster_time`)."""
     gaudi3: float = 1.0
-    """Share of its MME's rate that a Gaudi3 reaches. The best product found on one reaches three quarters."""
+    """Share of its MME's rate that a Gaudi3 reaches there. The best product found on one reaches three quarters."""
 
     def at(self, release: str) -> Parameters:
         """The parameters of a release: its kernels' rate."""
@@ -62,12 +63,6 @@ def _age(release: str) -> float:
 FITTED = Parameters(
     hidden=0.797, tpc_rate=0.597, early=0.629, launch=4.6e-6, skew=0.0173, attention=0.35, streamed=0.66, gaudi3=0.4
 )
-
-ANSWERS = replace(
-    FITTED, hidden=0.865, tpc_rate=0.584, launch=8.6e-6, attention=1.0, streamed=1.0, gaudi3=1.0
-)  # fmt: skip
-"""Those of language models that answer, with which `graph` was fitted: their passes are recorded as slices up to the
-diagonal, and a Gaudi3's rate is that of its best products (`Chip.mme_sustained`)."""
 
 LATEST_FITTED = FITTED.at(LATEST)
 """Those of the release that a prediction stands for."""

@@ -40,14 +40,15 @@ INSTRUCTIONS: dict[str, float] = {
 
 
 def instructions(chip: Chip, unit: Unit) -> float:
-    """Vector instructions of a kernel, all TPCs together."""
+    """Vector instructions of a kernel, all TPCs together; of one that writes into a tensor, for what it writes."""
     width = _element_bytes(unit)
     function_width = FP32_BYTES if any(n.op is Op.REDUCE for n in unit.inside) else width
     total = 0.0
     for n in unit.inside:
         if n.op is Op.MAP:
             each = _of_map(n)
-            total += each * size(n) * (function_width if n.arg in FUNCTIONS and each > FUSED else width)
+            walked = min(size(n), unit.elements) if unit.in_place else size(n)
+            total += each * walked * (function_width if n.arg in FUNCTIONS and each > FUSED else width)
         elif n.op is Op.RANDOM:
             total += RANDOM * size(n) * n.dtype.bytes
         elif n.op is Op.REDUCE or n.op is Op.SCAN:

@@ -1,6 +1,6 @@
 """What forward passes of a language model take, from recordings of it with few of its layers.
 
-A decoder repeats its layers, so that it is recorded with two, three and four of them (of each kind, where kinds take
+A decoder repeats its layers, so that it is recorded with one, two and three of them (of each kind, where kinds take
 turns). What engines do, and bytes, grow by the same amount from each to the next, and are taken on to all layers. Where
 the steps differ, all layers are recorded.
 """
@@ -9,71 +9,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 from habana_tf.card.model.cluster_time import cluster_time, side_by_side
 from habana_tf.card.model.collective_time import collective_seconds
 from habana_tf.card.model.memory import peak
 from habana_tf.card.model.parameters import Parameters
-from habana_tf.card.prediction.ranks import Collective, Event, Launch, simulated
 from habana_tf.hardware.boxes import Box
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.dtypes import from_label
-from habana_tf.torch.dry_run.generation import Forward, Setting, kinds_of_layers, record
-from habana_tf.torch.dry_run.rank import Board, UnrunLaunch
+from habana_tf.torch.dry_run.generation import TYPES, Forward, Recorded, Setting, kinds_of_layers, record
 from habana_tf.torch.dry_run.recorder import Unrun
-from habana_tf.torch.dry_run.world import pretended
 
-RECORDED = (2, 3, 4)
+RECORDED = (1, 2, 3)
 """Layers of each kind."""
-_ITS_OWN = {"attention": 1.0, "streamed": 1.0, "gaudi3": 1.0}
-"""Parameters of training, of which a pass has rules of its own: attention in slices, `Chip.mme_sustained`."""
 _SAME = 1e-3
 """Share of a number by which its steps from layer to layer may differ."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A forward pass on one card. seconds: with its collectives. Bytes: of what is alive at most besides weights and
-    cache, of the cache's keys and values after it, of weights."""
+    """A forward pass on one card. working: seconds of its engines; pieces: of work; summing: seconds of its
+    collectives. Bytes: of what is alive at most besides weights and cache, of the cache's keys and values after it, of
+    weights."""
 
-    seconds: float
+    working: float
+    pieces: float
+    summing: float
     activations: float
     cached: float
     weights: float
 
-
-@dataclass(frozen=True)
-class _Launched:
-    """A program's launch. work: seconds of products and of kernels, each with its traffic, and how many both are;
-    workspace: bytes."""
-
-    name: str
-    work: tuple[float, float, float]
-    workspace: int
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """A forward pass with some layers. work: of its launch, see `_Launched`, zeros where it has several. numbers: as in
-    Measured, with the seconds of several launches and their collectives, 0 where there is one. programs: what launches
-    compute."""
-
-    work: tuple[float, float, float]
-    numbers: tuple[float, float, float, float]
-    programs: frozenset[bytes]
+    def seconds(self, parameters: Parameters, parts: int = 1) -> float:
+        """Of an HPU graph, in which the card prepares the next piece of work beside the one before. Sums over cards
+        wait for products, and products for sums. parts: as many passes that take turns before and after each sum, which
+        goes on beside the next part's work; beside that of the last part there is none."""
+        working = side_by_side(self.working, 0.0, self.pieces * parameters.graph, parameters)
+        return parts * (working + self.summing) - (parts - 1) * min(working, self.summing)
 
 
 class Meter:
-    """Measures forward passes of a model. layers: of its decoder."""
+    """Measures forward passes of a model. layers: of its decoder; row_bytes: of a token between two of them."""
 
     def __init__(self, setting: Setting, chip: Chip, box: Box, parameters: Parameters) -> None:
-        self._setting, self._chip, self._box, self._parameters = setting, chip, box, parameters
+        self._setting, self._chip, self._box = setting, chip, box
+        self._parameters = replace(parameters, launch=0.0)
+        self._hop = parameters.launch
+        self.row_bytes = setting.config.get_text_config().hidden_size * TYPES[setting.precision].itemsize
         kinds = kinds_of_layers(setting.config)
         self.layers = len(kinds)
         self._period = next(n for n in range(1, len(kinds) + 1) if kinds == (kinds[:n] * len(kinds))[: len(kinds)])
-        self._passes: dict[tuple[int, Forward], _Pass] = {}
-        self._launched: dict[bytes, _Launched] = {}
+        self._passes: dict[tuple[int, Forward], tuple[Measured, frozenset[bytes]]] = {}
+        self._launched: dict[bytes, tuple[float, int, int]] = {}
 
     def __call__(self, passes: Iterable[Forward]) -> dict[Forward, Measured]:
         """What each takes."""
@@ -82,87 +69,59 @@ class Meter:
         if self.layers > counts[-1]:
             parts = [self._with(n, wanted) for n in counts]
             steps = (self.layers - counts[-1]) / self._period
-            taken = {each: _taken_on([part[each] for part in parts], steps) for each in wanted}
+            taken = {each: _taken_on([part[each][0] for part in parts], steps) for each in wanted}
             if all(taken.values()):
-                return {each: self._measured(*numbers) for each, numbers in taken.items() if numbers}
-        whole = self._with(self.layers, wanted)
-        return {each: self._measured(*whole[each].work, *whole[each].numbers) for each in wanted}
+                return {each: found for each, found in taken.items() if found}
+        return {each: found for each, (found, _) in self._with(self.layers, wanted).items()}
 
     def programs(self, passes: Iterable[Forward]) -> int:
         """How many different programs they launch: as many with all layers as with two of each kind."""
-        found = self._with(min(self.layers, RECORDED[0] * self._period), list(dict.fromkeys(passes)))
-        return len(frozenset().union(*(each.programs for each in found.values())))
+        found = self._with(min(self.layers, 2 * self._period), list(dict.fromkeys(passes)))
+        return len(frozenset().union(*(programs for _, programs in found.values())))
 
-    def _measured(self, *numbers: float) -> Measured:
-        """A pass of its launch's work, and of what else there is: see `_Pass`."""
-        return Measured(self._seconds(*numbers[:3]) + numbers[3], *numbers[4:])
-
-    def _seconds(self, products: float, kernels: float, pieces: float) -> float:
-        """Of a launch in an HPU graph: products and kernels go on side by side, and the card's own preparation of the
-        next piece of work beside both."""
-        pauses = pieces * self._parameters.graph
-        return side_by_side(products / self._chip.mme_sustained, kernels, pauses, self._parameters)
-
-    def _with(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, _Pass]:
-        """The passes of the model with so many layers."""
+    def _with(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, tuple[Measured, frozenset[bytes]]]:
+        """The passes of the model with so many layers, and what each launches."""
         missing = [each for each in wanted if (layers, each) not in self._passes]
         if missing:
-            with pretended(0, self._setting.tp, self._box.cards, Board()) as rank:
-                found = record(rank, self._setting, layers, missing)
-            for each in missing:
-                copied = 0 if each.room else 2 * found.cached[each]
-                self._passes[layers, each] = self._pass(found.events[each], found.cached[each], found.weights, copied)
+            found, weights = record(self._setting, layers, missing)
+            for each, made in found.items():
+                copied = 0 if each.room else 2 * made.cached  # what grows is read and written
+                self._passes[layers, each] = self._pass(made, weights, copied)
         return {each: self._passes[layers, each] for each in wanted}
 
-    def _pass(
-        self, events: Sequence[UnrunLaunch | Collective], cached: int, weights: int, copied: int
-    ) -> _Pass:  # fmt: skip
-        """copied: bytes that a growing cache is read and written for."""
-        copy = copied / self._chip.hbm_bandwidth
-        launches = [event for event in events if isinstance(event, UnrunLaunch)]
-        made = [self._launch(event.program) for event in launches]
-        alive = max(each.workspace + _others(event.program) for each, event in zip(made, launches, strict=True))
-        programs = frozenset(event.program.recording.computed() for event in launches)
-        if len(events) == 1:
-            products, kernels, pieces = made[0].work
-            return _Pass((products, kernels + copy, pieces), (0.0, alive, cached, weights), programs)
-        left = iter(made)
-        order: list[Event] = [
-            event if isinstance(event, Collective) else self._event(next(left), event) for event in events
-        ]
-        spans = simulated({0: order}, self._collective)
-        return _Pass((0.0, 0.0, 0.0), (copy + max(span.end for span in spans), alive, cached, weights), programs)
+    def _pass(self, recorded: Recorded, weights: int, copied: int) -> tuple[Measured, frozenset[bytes]]:
+        made = [self._launch(program) for program in recorded.programs]
+        alive = max(nbytes + _others(program) for (_, _, nbytes), program in zip(made, recorded.programs, strict=True))
+        working = sum(seconds for seconds, _, _ in made) + copied / self._chip.hbm_bandwidth
+        summing = sum(self._exchange(*each) for each in recorded.asked)
+        pieces = sum(units for _, units, _ in made)
+        computed = frozenset(program.recording.computed() for program in recorded.programs)
+        return Measured(working, pieces, summing, alive, recorded.cached, weights), computed
 
-    def _event(self, launched: _Launched, event: UnrunLaunch) -> Launch:
-        return Launch(launched.name, self._seconds(*launched.work), event.reads, event.writes)
+    def _exchange(self, kind: str, nbytes: int) -> float:
+        """Seconds of a collective, whose operand products write into HBM and whose result kernels read from there."""
+        ranks, memory = range(self._setting.tp), 2 * nbytes / self._chip.hbm_bandwidth
+        return memory + collective_seconds(self._chip, self._box, kind, nbytes, ranks, self._hop)
 
-    def _collective(self, event: Collective) -> float:
-        hop = self._parameters.launch
-        return collective_seconds(self._chip, self._box, event.kind, event.nbytes, event.ranks, hop)
-
-    def _launch(self, program: Unrun) -> _Launched:
+    def _launch(self, program: Unrun) -> tuple[float, int, int]:
+        """Seconds of a program, how many pieces of work it is, and bytes of its workspace."""
         key = program.recording.computed()
         if key not in self._launched:
             made = program.lowered()
-            time = cluster_time(
-                self._chip,
-                made.program,
-                frozenset(made.made.values()),
-                replace(self._parameters, launch=0.0, **_ITS_OWN),
-            )
-            work = (time.matrix, time.vector, float(len(time.units)))
-            self._launched[key] = _Launched(made.cluster.name, work, peak(self._chip, made, time).nbytes)
+            results = frozenset(made.made.values())
+            time = cluster_time(self._chip, made.program, results, self._parameters, chain=True)
+            self._launched[key] = time.seconds, len(time.units), peak(self._chip, made, time).nbytes
         return self._launched[key]
 
 
-def _taken_on(parts: Sequence[_Pass], steps: float) -> tuple[float, ...] | None:
-    """The numbers of a pass that many steps after the last part; None where steps differ."""
-    found = []
-    for first, second, third in zip(*((*part.work, *part.numbers) for part in parts), strict=True):
-        if abs(third - 2 * second + first) > _SAME * abs(third - first + (third == first)):
+def _taken_on(parts: Sequence[Measured], steps: float) -> Measured | None:
+    """A pass that many steps after the last part; None where steps differ. Activations are a maximum, which need not be
+    in the first layer."""
+    for each in ("working", "pieces", "summing", "cached", "weights"):
+        x, y, z = (getattr(part, each) for part in parts)
+        if abs(z - 2 * y + x) > _SAME * abs(z - x + (z == x)):
             return None
-        found.append(third + steps * (third - second))
-    return tuple(found)
+    return Measured(*(z + steps * (z - y) for y, z in zip(astuple(parts[1]), astuple(parts[2]), strict=True)))
 
 
 def _others(program: Unrun) -> int:

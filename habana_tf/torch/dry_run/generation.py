@@ -1,5 +1,5 @@
-"""Forward passes of a causal language model of `transformers`, as one rank of its cards, recorded and never run: of a
-prompt, and of one token after those that the cache of keys and values has."""
+"""Forward passes of a causal language model of `transformers`, as one of its cards has them, recorded and never run: of
+a prompt, and of one token after those that the cache of keys and values has."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from habana_tf.torch.dry_run.rank import Rank, RankRecorder
+from habana_tf.torch.dry_run.rank import Rank, RankRecorder, UnrunLaunch
+from habana_tf.torch.dry_run.recorder import Unrun, recorded
 from habana_tf.torch.dry_run.shared_layers import FLOAT8, in_float8, share
-from habana_tf.torch.record import current
 
 TYPES = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp32": torch.float32}
 """Of what is not in 8 bits."""
 FUSED = "habana_fused_sdpa"
-SLICE = 256
-"""Rows of a prompt that attend at once."""
 WEIGHT, CACHE = "weight", "cache"
 
 
@@ -48,8 +45,8 @@ class Setting:
 
 
 class Model:
-    """A model on one rank of the cards. layers: how many it has of its decoder's, None for all. It is called for each
-    forward pass, on the device or recorded."""
+    """A model on one of its cards. layers: how many it has of its decoder's, None for all. It is called for each
+    forward pass, with one card on the device, too. asked: what cards would exchange, see `shared_layers.CardLinear`."""
 
     def __init__(self, setting: Setting, layers: int | None = None) -> None:
         from transformers import AutoModelForCausalLM
@@ -64,11 +61,8 @@ class Model:
                 )
         except (KeyError, ValueError) as why:  # as transformers refuses an implementation
             raise ValueError(f"{type(self.config).__name__} with attention={setting.attention!r}: {why}") from why
-        if setting.tp > 1 and not dist.is_initialized():
-            import habana_tf.torch.distributed.group  # noqa: F401
-
-            dist.init_process_group("hccl")
-        share(made, setting.tp, setting.precision == "fp8")
+        self.asked: list[tuple[str, int]] = []
+        share(made, setting.tp, setting.precision == "fp8", self.asked)
         made.eval().to_empty(device="hpu")
         if setting.precision != "fp8":
             made.tie_weights()
@@ -108,8 +102,10 @@ class Model:
         lengths = {layer.get_max_length() for layer in cache.layers}
         if ids.shape[1] == 1 and len(lengths) == 1 and lengths != {-1}:
             (room,) = lengths
-            rows = torch.arange(room, device=ids.device)
-            mask = (rows <= positions[:, -1:])[None, None].expand(ids.shape[0], 1, 1, room)
+            mask = torch.arange(room, device=ids.device) <= positions[:, -1:]
+            if not hasattr(self.module.base_model, "build_alibi_tensor"):  # which is of a mask [batch, rows]
+                mask = mask[None, None]
+            mask = mask.expand(ids.shape[0], *mask.shape[1:])
         with torch.no_grad():
             found = self.module(
                 input_ids=ids, attention_mask=mask, cache=cache, position_ids=positions, use_cache=True,
@@ -121,22 +117,28 @@ class Model:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What forward passes would launch. events: of each; weights: bytes of this rank's; cached: of its keys and values,
-    by forward pass."""
+    """A forward pass of one card. programs: that it would launch; asked: what cards exchange in them, by kind and
+    bytes; cached: bytes of its keys and values."""
 
-    events: dict[Forward, list[Any]]
-    cached: dict[Forward, int]
-    weights: int
+    programs: list[Unrun]
+    asked: list[tuple[str, int]]
+    cached: int
 
 
-def record(rank: Rank, setting: Setting, layers: int | None, passes: Sequence[Forward]) -> Recorded:
-    """Records forward passes, as this rank within `world.pretended`."""
-    recorder = current.recorder()
-    assert isinstance(recorder, RankRecorder)
+def record(setting: Setting, layers: int | None, passes: Sequence[Forward]) -> tuple[dict[Forward, Recorded], int]:
+    """Each forward pass, and bytes of the weights."""
+    rank = Rank(0, 1)
+    with recorded(lambda: RankRecorder(rank)) as recorder:
+        return _recorded(rank, recorder, setting, layers, passes)
+
+
+def _recorded(
+    rank: Rank, recorder: RankRecorder, setting: Setting, layers: int | None, passes: Sequence[Forward]
+) -> tuple[dict[Forward, Recorded], int]:
     model = Model(setting, layers)
     for t in model.weights():
         recorder.call(t, WEIGHT)
-    events, cached = {}, {}
+    found = {}
     for each in passes:
         cache = model.cache(each.batch, each.before, each.room)
         ids, positions = (torch.empty(n, each.tokens, dtype=torch.int64, device="hpu") for n in (each.batch, 1))
@@ -144,14 +146,16 @@ def record(rank: Rank, setting: Setting, layers: int | None, passes: Sequence[Fo
         held = _kept(cache) if each.room else []  # what grows is there twice for a moment
         for t in held:
             recorder.call(t, CACHE)
+        model.asked.clear()
         rank.events.clear()
         token = model(ids, positions, cache)
         recorder.flush()
-        events[each], cached[each] = list(rank.events), nbytes(_kept(cache))
+        programs = [event.program for event in rank.events if isinstance(event, UnrunLaunch)]
+        found[each] = Recorded(programs, list(model.asked), nbytes(_kept(cache)))
         for t in held:
             recorder.call(t, "")  # its address may be another tensor's later
         del token, cache, held
-    return Recorded(events, cached, nbytes(model.weights()))
+    return found, nbytes(model.weights())
 
 
 def nbytes(tensors: Iterable[torch.Tensor]) -> int:
@@ -231,19 +235,14 @@ def attend(
     scaling: float | None = None, softcap: float | None = None, **_: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     """Attention by Habana's kernel: FusedSDPA, or products of 8 bits where keys and values have them. A prompt attends
-    to itself, whatever room the cache has behind it, slice by slice, each to no more than is before its end."""
+    to itself, whatever room the cache has behind it."""
     if softcap is not None:
         raise ValueError("Habana's attention has no softcap: use attention='eager'")
     rows = query.shape[2]
-    if rows == 1 or attention_mask is not None:
-        made = _attended(query, key, value, attention_mask, scaling)
-    else:
-        parts = []
-        for begin in range(0, rows, SLICE):
-            end = min(begin + SLICE, rows)
-            mask = torch.ones(end - begin, end, dtype=torch.bool, device=query.device).tril(begin)
-            parts.append(_attended(query[:, :, begin:end], key[:, :, :end], value[:, :, :end], mask, scaling))
-        made = torch.cat(parts, 2) if len(parts) > 1 else parts[0]
+    if rows > 1 and attention_mask is None:
+        key, value = key[:, :, :rows], value[:, :, :rows]
+        attention_mask = torch.ones(rows, rows, dtype=torch.bool, device=query.device).tril()
+    made = _attended(query, key, value, attention_mask, scaling)
     return made.transpose(1, 2).contiguous(), None
 
 
@@ -271,7 +270,7 @@ def _in_8_bits(
     scores = scores.reshape(batch, heads, rows, length)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
-    weights = in_float8(torch.softmax(scores, -1)).reshape(batch, groups, heads // groups * rows, length)
+    weights = in_float8(torch.ops.aten._safe_softmax(scores, -1)).reshape(batch, groups, heads // groups * rows, length)
     made: torch.Tensor = torch.ops.hpu.fp8_gemm_v2(
         weights, False, value, False, None, query.dtype, None, None, None, False
     )

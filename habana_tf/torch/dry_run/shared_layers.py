@@ -13,7 +13,6 @@ import re
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 FLOAT8 = torch.float8_e4m3fn
@@ -25,11 +24,15 @@ WHOLE = frozenset({"", "replicated_with_grad_allreduce"})
 
 class CardLinear(nn.Module):
     """One card's part of a linear layer. style: of a plan, empty for all of it; float8: whether its weights and what it
-    multiplies with them are float8_e4m3fn."""
+    multiplies with them are float8_e4m3fn; asked: where it notes what it would exchange with other cards, by kind and
+    bytes. Nothing is exchanged: on a card that is an op of the program that it is in, as with
+    PT_HPU_ENABLE_LAZY_COLLECTIVES."""
 
-    def __init__(self, whole: nn.Linear, style: str, cards: int, float8: bool) -> None:
+    def __init__(
+        self, whole: nn.Linear, style: str, cards: int, float8: bool, asked: list[tuple[str, int]]
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.style, self.cards = style, cards
+        self.style, self.cards, self.asked = style, cards, asked
         columns, rows = whole.weight.shape  # of the weights: results, inputs
         columns, rows = columns // (cards if style in COLUMNS else 1), rows // (cards if style in ROWS else 1)
         dtype = FLOAT8 if float8 else whole.weight.dtype
@@ -45,12 +48,11 @@ class CardLinear(nn.Module):
         if self.cards == 1:
             return y
         if self.style in ROWS:
-            dist.all_reduce(y)
+            self.asked.append(("all_reduce", y.nbytes))
             return y if self.bias is None else y + self.bias
         if self.style in GATHERED:
-            parts = [torch.empty_like(y) for _ in range(self.cards)]
-            dist.all_gather(parts, y)
-            return torch.cat(parts, -1)
+            self.asked.append(("all_gather", y.nbytes * self.cards))
+            return torch.cat([y] * self.cards, -1)
         return y
 
     def _product(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -69,15 +71,15 @@ def in_float8(x: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def share(model: Any, cards: int, float8: bool) -> None:
-    """Puts a card's part of it in the place of each linear layer. Raises ValueError for a configuration without a plan
-    for several cards, one that shares other layers, and heads that cards do not divide."""
+def share(model: Any, cards: int, float8: bool, asked: list[tuple[str, int]]) -> None:
+    """Puts a card's part of it in the place of each linear layer; asked: see `CardLinear`. Raises ValueError for a
+    configuration without a plan for several cards, one that shares other layers, and heads that cards do not divide."""
     plan = _plan(model, cards) if cards > 1 else {}
     for name, module in list(model.named_modules()):
         style = plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name), "")
         if isinstance(module, nn.Linear) and (style or float8):
             owner, _, last = name.rpartition(".")
-            setattr(model.get_submodule(owner), last, CardLinear(module, style, cards, float8))
+            setattr(model.get_submodule(owner), last, CardLinear(module, style, cards, float8, asked))
         elif style not in WHOLE:
             raise ValueError(
                 f"{type(module).__name__} {name} is shared as {style!r}, which is not known here: use tp=1"

@@ -29,7 +29,8 @@ from habana_tf.card.model.parameters import FITTED, Parameters
 from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from tests.card.model.language_models import CONFIGURATIONS, Asked, traced
-from tests.card.model.pages import put
+from tests.card.model.pages import DOCS, put
+from tests.card.model.plots import plot
 
 NAMES = ("attention", "streamed", "gaudi3")
 STEPS = (0.2, 0.1, 0.05, 0.025, 0.0125)
@@ -127,7 +128,7 @@ def seconds(row: Row, parameters: Parameters = FITTED) -> float:
     p, known, asked = parameters.at(row.release), chip(row.chip), row.asked
     one, two = (_measured(asked, row.chip, n) for n in (1, 2))
     layers = CONFIGURATIONS[asked.model]["layers"] / row.stages
-    micro = one.plus(two.plus(one, -1), layers - 1).seconds(p, p.gaudi3 if row.chip == "gaudi3" else 1.0)
+    micro = one.plus(two.plus(one, -1), layers - 1).seconds(p, p.gaudi3 if known.mme_held_back else 1.0)
     machine = box(known)
     if asked.tensor > 1:
         nbytes = 2 * asked.batch * asked.length * CONFIGURATIONS[asked.model]["hidden_size"]
@@ -235,6 +236,12 @@ def main() -> None:
     elif sys.argv[1:] == ["docs"]:
         checked = to_check_table()
         put({"language rows": rows_table(), "language groups": groups_table(), "language to check": checked})
+        points = [
+            (row.chip, row.figure / row.cards, throughput(row) / row.cards, not row.reason)
+            for row in ROWS
+            if row.figure
+        ]
+        (DOCS / "language.svg").write_text(plot(points, 1, 10_000), "utf-8")
     else:
         sys.exit(__doc__)
 

@@ -46,6 +46,8 @@ def test_only_a_causal_attention_of_scaled_dot_product_attention_is() -> None:
 
     inside, _, scores = found(masked, shape, shape, shape)
     assert inside == 3 and scores >= 2  # two products, and the softmax between them
+    square = (2, HEADS, LENGTH, LENGTH)  # as many elements as the scores
+    assert found(masked, square, square, square)[0] == inside
     trained, _, _ = found(masked, shape, shape, shape, trains=True)
     assert trained > inside
 

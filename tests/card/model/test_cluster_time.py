@@ -61,6 +61,19 @@ def product(rows: int, common: int, columns: int, more: bool = False) -> Lowered
     return cluster(b, made, list(range(1 + more)))
 
 
+def test_in_a_chain_engines_work_side_by_side_within_a_bundle_and_each_product_is_as_fast_as_a_single_one() -> None:
+    slow, known = replace(PLAIN, streamed=0.5, gaudi3=0.5), chip("gaudi3")
+
+    def of(lowered: Lowered, chain: bool) -> ClusterTime:
+        return cluster_time(known, lowered.program, frozenset(lowered.made.values()), slow, chain)
+
+    one, two = product(8192, 4096, 8192), product(8192, 4096, 8192, more=True)
+    assert of(two, True).seconds == pytest.approx(2 * of(one, False).seconds)
+    assert of(two, False).seconds > 1.2 * of(two, True).seconds
+    fused = of(product_and_relu(), True)
+    assert len(fused.units) == 2 and fused.seconds == of(product_and_relu(), False).seconds, "they are one bundle"
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "teraflops", "error"),
     [

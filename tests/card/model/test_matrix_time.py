@@ -102,6 +102,12 @@ def test_groups_lie_side_by_side() -> None:
     assert time.seconds < 32 * math.ceil(401_408 / 256) * 128 / 1.8e9 / 3
 
 
+def test_a_batch_that_nothing_divides_takes_hardly_longer_than_the_next_one_that_groups_divide() -> None:
+    """Products of a token with 719 caches: the last group is not full."""
+    odd, even = (matrix_time(chip("gaudi3"), matmul(8, 128, 4096, batch=n, in_bytes=1)).seconds for n in (719, 720))
+    assert odd <= even
+
+
 def test_never_above_the_peak() -> None:
     for each in chips():
         for rows in (1, 63, 64, 1000):

@@ -7,12 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 from habana_tf.card.model.cluster_time import cluster_time
-from habana_tf.card.model.memory import CATEGORIES, hbm_by_category
+from habana_tf.card.model.memory import CATEGORIES, hbm_by_category, held_bytes
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.model.roles import Roles
 from habana_tf.card.model.step_time import step_time
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.hardware.chips import chip
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
 from tests.card.model.test_kernels import launched
 from tests.child import on_hpu
 
@@ -33,6 +35,12 @@ def test_a_tensor_that_a_later_kernel_reads_is_there_with_its_sums_and_the_resul
     assert found["inputs"] == MIB
     assert found["activations"] + found["workspace"] == MIB + 4 * KIB
     assert found["weights"] == found["optimizer"] == found["gradients"] == 0
+
+
+def test_a_widened_tensor_takes_the_bytes_of_the_narrow_one() -> None:
+    b = Builder()
+    narrow = b.map("stored", b.input((256, 1024), DType.F32), dtype=DType.BF16)
+    assert held_bytes(b.cast(narrow, DType.F32)) == held_bytes(narrow) == 256 * 1024 * 2
 
 
 @on_hpu

@@ -86,6 +86,13 @@ def test_time_is_that_of_all_processors() -> None:
     assert vector_seconds(chip("gaudi3"), unit) == pytest.approx(VECTORS / (64 * 1.6e9))
 
 
+def test_a_kernel_that_writes_into_a_tensor_takes_what_it_writes() -> None:
+    unit = kernel(lambda b, x, y: b.map("max", x, y))
+    unit.elements //= 8
+    unit.in_place = {unit.results[0]: unit.elements}
+    assert instructions(chip("gaudi2"), unit) == VECTORS / 8
+
+
 def test_operations_are_one_per_element_and_function() -> None:
     unit = kernel(lambda b, x, y: b.reduce("sum", b.map("exp", b.map("mul", x, y)), (1,)))
     assert operations(unit) == 3 * ROWS * WIDTH
