@@ -18,9 +18,10 @@ from habana_tf.torch.transformer_engine.recipe import DelayedScaling
 
 class Float8Layers:
     """Puts them in the place of a model's. plan: which of them cards share, "colwise" by outputs or "rowwise" by
-    inputs, by path; mesh: of those cards."""
+    inputs, by path; mesh: of those cards; stage: group of the cards with the same layers, which measure together."""
 
-    def __init__(self, model: Any, plan: Mapping[str, str], mesh: Any) -> None:
+    def __init__(self, model: Any, plan: Mapping[str, str], mesh: Any, stage: Any) -> None:
+        self._stage = stage
         self._made: list[_Linear] = []
         group, size = mesh.get_group(), mesh.size()
         shared = _Shared(Split(group, size, "column", False))
@@ -40,7 +41,7 @@ class Float8Layers:
         """For a step of so many micro-batches, forward and backward passes."""
         for each in self._made:
             each.first = True
-        return fp8_autocast(True, fp8_recipe=DelayedScaling(interval=micro_batches))
+        return fp8_autocast(True, fp8_recipe=DelayedScaling(interval=micro_batches), fp8_group=self._stage)
 
 
 class _Linear(Linear):

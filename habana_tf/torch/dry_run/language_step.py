@@ -112,7 +112,8 @@ class _Stage:
             model.base_model.embed_tokens = torch.nn.Identity()
         self._in_8_bits = None
         if layout.precision == "fp8":
-            self._in_8_bits = Float8Layers(model.base_model, model.config.base_model_tp_plan or {}, mesh["tp"])
+            stage, plan = mesh["dp", "tp"]._flatten().get_group(), model.config.base_model_tp_plan or {}
+            self._in_8_bits = Float8Layers(model.base_model, plan, mesh["tp"], stage)
         _share(model, mesh["tp"], self._in_8_bits is not None)
         self.module = _Called(model, self.first)
         _spread(self.module, model.base_model.layers, mesh["dp"], layout)

@@ -14,6 +14,7 @@ import torch
 from habana_tf.formulas import float8
 from habana_tf.torch.hpu_ops.op import always, op
 from habana_tf.torch.memory.element_types import PRIMITIVE
+from habana_tf.torch.record import current
 
 _BITS = {torch.float8_e4m3fn: (3, 2.0**-6), torch.float8_e5m2: (2, 2.0**-14)}
 """Bits of the mantissa, and the smallest number with a leading one."""
@@ -60,11 +61,13 @@ def _dithered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.copysign(torch.floor(size / step + torch.rand_like(size)) * step, x)
 
 
-def _is_exact(
+def _is_one_op(
     input: torch.Tensor, scale: Any = None, stochastic_rounding: bool = False, is_amax: bool = False,
     dtype: torch.dtype | None = None, scale_shape: Any = None,
 ) -> bool:  # fmt: skip
-    return not stochastic_rounding
+    """Whether a cast has a row of its own: one that rounds by chance only where it is recorded and never run, because
+    a card's conversions round so by themselves."""
+    return not stochastic_rounding or current.recorder().unrun is not None
 
 
 _CAST = "bool stochastic_rounding=False, bool is_amax=False, ScalarType dtype=None, int[]? scale_shape=None"
@@ -73,7 +76,7 @@ _CAST = "bool stochastic_rounding=False, bool is_amax=False, ScalarType dtype=No
 @op(
     f"cast_to_fp8_v2(Tensor input, Tensor? scale=None, {_CAST}) -> (Tensor, Tensor)",
     f"cast_to_fp8_v2.scalar(Tensor input, float scale, {_CAST}) -> (Tensor, Tensor)",
-    row=_is_exact,
+    row=_is_one_op,
 )
 def cast_to_fp8(
     input: torch.Tensor, scale: torch.Tensor | float | None = None, stochastic_rounding: bool = False,
