@@ -58,7 +58,7 @@ class Never:
         return time.monotonic() > self._end
 
     def get_future(self) -> Any:
-        raise RuntimeError("it has none")
+        raise RuntimeError("a collective that other ranks do not call has no future")
 
 
 class Several:
