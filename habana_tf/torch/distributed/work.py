@@ -131,7 +131,8 @@ class Work(dist.Work):
                 return
             except (RuntimeError, TimeoutError):
                 if self._under.is_completed():
-                    raise
+                    self._under.wait()  # for what it raises; if nothing, it was done just behind the end of the turn
+                    return
                 watched.check()
 
     def _explained(self, told: str) -> str:

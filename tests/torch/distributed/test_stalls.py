@@ -80,6 +80,42 @@ def test_who_is_late_is_named_with_the_line_that_it_is_at() -> None:
     assert all(text.count("has waited") == 1 for text in said)
 
 
+def test_a_collective_may_be_done_just_when_a_turn_of_waiting_ends() -> None:
+    from habana_tf.torch.distributed.work import Work
+
+    class Under:
+        done, error = False, None
+
+        def wait(self, timeout: object = None) -> bool:
+            if not self.done:
+                self.done = True
+                raise RuntimeError("Operation timed out!")
+            if self.error is not None:
+                raise self.error
+            return True
+
+        def is_completed(self) -> bool:
+            return self.done
+
+        def get_future(self) -> object:
+            raise RuntimeError("none")
+
+    class Watched:
+        in_turns = True
+
+        def begins(self) -> None:
+            pass
+
+        def diagnosed(self) -> str:
+            return ""
+
+    good, bad = Under(), Under()
+    bad.error = RuntimeError("connection closed")
+    assert Work(good, [], [], "barrier failed", Watched()).wait()
+    with pytest.raises(RuntimeError, match="barrier failed: connection closed"):
+        Work(bad, [], [], "barrier failed", Watched()).wait()
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "size"),
     [
