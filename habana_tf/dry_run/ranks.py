@@ -173,7 +173,7 @@ class Jobs:
 
     def _events(self, found: Sequence[UnrunLaunch | Collective]) -> list[Event]:
         """The launches and collectives of a step. MME, TPC and HBM work side by side in it as they do in a program:
-        collectives end programs, and to those of one card nothing else than their order would be told apart."""
+        collectives end programs, and the model of a card is fitted to steps (an assumption: docs/fidelity.md)."""
         of = {k: self._time(each.program) for k, each in enumerate(found) if not isinstance(each, Collective)}
         alone = sum(time.seconds for _, time in of.values())
         share = together([u for _, time in of.values() for u in time.units], self._parameters) / alone if alone else 1.0

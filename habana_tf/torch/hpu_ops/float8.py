@@ -66,7 +66,7 @@ def _is_one_op(
     dtype: torch.dtype | None = None, scale_shape: Any = None,
 ) -> bool:  # fmt: skip
     """Whether a cast has a row of its own: one that rounds by chance only where it is recorded and never run, because
-    a card's conversions round so by themselves."""
+    a card is taken to convert so in one op (an assumption: docs/fidelity.md)."""
     return not stochastic_rounding or current.recorder().unrun is not None
 
 
