@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch.dry_run.shared_layers import read_by_parts
 from habana_tf.torch.transformer_engine.fp8 import fp8_autocast
 from habana_tf.torch.transformer_engine.linear import Linear
 from habana_tf.torch.transformer_engine.parallel import Split
@@ -24,7 +25,7 @@ class Float8Layers:
         self._stage = stage
         self._made: list[_Linear] = []
         group, size = mesh.get_group(), mesh.size()
-        shared = _Shared(Split(group, size, "column", False))
+        shared = Split(group, size, "column", False)
         hooked: set[str] = set()
         for path, old in list(model.layers.named_modules(prefix="layers")):
             if not isinstance(old, torch.nn.Linear):
@@ -35,7 +36,7 @@ class Float8Layers:
             setattr(model.get_submodule(owner), name, self._made[-1])
             if style == "colwise" and owner not in hooked:
                 hooked.add(owner)
-                model.get_submodule(owner).register_forward_pre_hook(shared, with_kwargs=True)
+                read_by_parts(model.get_submodule(owner), shared.before)
 
     def step(self, micro_batches: int) -> AbstractContextManager[Any]:
         """For a step of so many micro-batches, forward and backward passes."""
@@ -58,15 +59,3 @@ class _Linear(Linear):
     def forward(self, x: torch.Tensor) -> Any:  # type: ignore[override]
         first, self.first = self.first, False
         return super().forward(x, is_first_microbatch=first)
-
-
-class _Shared:
-    """Sums the gradients of what a module reads over cards, once for all of its layers that have parts of outputs."""
-
-    def __init__(self, split: Split) -> None:
-        self._split = split
-
-    def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if args:
-            return (self._split.before(args[0]), *args[1:]), kwargs
-        return args, {**kwargs, "hidden_states": self._split.before(kwargs["hidden_states"])}

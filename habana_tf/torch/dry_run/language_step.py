@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from habana_tf.card.prediction.layouts import Layout
 from habana_tf.torch.dry_run.float8_layers import Float8Layers
 from habana_tf.torch.dry_run.generation import shortened
+from habana_tf.torch.dry_run.shared_layers import read_by_parts
 
 _CAUSAL = "habana_fused_causal_sdpa"
 """What transformers calls the attention here."""
@@ -202,7 +203,7 @@ def _share(model: Any, mesh: Any, in_8_bits: bool) -> None:
     parallelize_module(model.base_model, mesh, {path: styles[style]() for path, style in plan.items()})
     for owner in sorted({path.rpartition(".")[0] for path, style in plan.items() if style == "colwise"}):
         for module in _matching(model.base_model, owner):
-            module.register_forward_pre_hook(functools.partial(_shared_by_all, mesh), with_kwargs=True)
+            read_by_parts(module, functools.partial(_replicated, mesh))
     if not isinstance(model.base_model.embed_tokens, torch.nn.Identity):
         parallelize_module(model.base_model, mesh, {"embed_tokens": RowwiseParallel(input_layouts=Replicate())})
     if not isinstance(model.lm_head, torch.nn.Identity):
@@ -214,17 +215,11 @@ def _matching(model: Any, path: str) -> list[Any]:
     return [module for name, module in model.named_modules() if fnmatch.fnmatchcase(name, path)]
 
 
-def _shared_by_all(mesh: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Says of the hidden values that all cards have them, so that their gradients are summed once over what reads
-    them: queries, keys and values."""
+def _replicated(mesh: Any, x: torch.Tensor) -> Any:
+    """Says that all cards have a tensor."""
     from torch.distributed.tensor import DTensor, Replicate
 
-    def whole(x: Any) -> Any:
-        return DTensor.from_local(x, mesh, [Replicate()], run_check=False)
-
-    if args:
-        return (whole(args[0]), *args[1:]), kwargs
-    return args, {**kwargs, "hidden_states": whole(kwargs["hidden_states"])}
+    return DTensor.from_local(x, mesh, [Replicate()], run_check=False)
 
 
 def _spread(module: Any, layers: Any, mesh: Any, layout: Layout) -> None:

@@ -10,6 +10,7 @@ Weights in 8 bits have no scale of their own, as after a calibration whose scale
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -104,3 +105,15 @@ def _plan(model: Any, cards: int) -> dict[str, str]:
         raise ValueError(f"{type(config).__name__} shares layers as {', '.join(sorted(unknown))}, "
                          "which is not known here: use tp=1")  # fmt: skip
     return plan
+
+
+def read_by_parts(module: Any, shared: Callable[[torch.Tensor], Any]) -> None:
+    """Has a module take its hidden values as `shared` gives them, so that gradients of all its layers that cards share
+    (queries, keys and values) are summed over cards once."""
+
+    def before(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args:
+            return (shared(args[0]), *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": shared(kwargs["hidden_states"])}
+
+    module.register_forward_pre_hook(before, with_kwargs=True)
