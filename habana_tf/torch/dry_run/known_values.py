@@ -89,8 +89,7 @@ class KnownValues:
 def _needed(recording: Recording, ref: Ref) -> tuple[list[TorchOp], set[int]]:
     """The ops that make a result, in order, and the inputs that they read."""
     count = len(recording.inputs)
-    floats = count if recording.floats else -1
-    integers = count + (recording.floats > 0) if recording.integers else -1
+    floats, integers = recording.number_inputs()
     ops: dict[int, TorchOp] = {}
     inputs: set[int] = set()
     waiting = [ref]

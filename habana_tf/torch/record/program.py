@@ -82,6 +82,11 @@ class Recording:
         """How many numbers of which type are read at run time, where there are any."""
         return [(n, d) for n, d in ((self.floats, DType.F32), (self.integers, DType.I64)) if n]
 
+    def number_inputs(self) -> tuple[int, int]:
+        """The inputs of the cluster that hold floats and integers, -1 for none."""
+        count = len(self.inputs)
+        return count if self.floats else -1, count + (self.floats > 0) if self.integers else -1
+
 
 @dataclass
 class TorchOp(ClusterOp):
@@ -254,8 +259,7 @@ def cluster_of(recording: Recording) -> TorchCluster:
         recording.scopes, recording.sizes,
     )).encode()  # fmt: skip
     count = len(recording.inputs)
-    floats = count if recording.floats else -1
-    integers = count + (recording.floats > 0) if recording.integers else -1
+    floats, integers = recording.number_inputs()
     sizes = count + len(recording.numbers()) if recording.sizes else -1
     scopes = recording.scopes or ("",) * len(recording.ops)
     ops = enumerate(zip(recording.ops, scopes, strict=True))
