@@ -158,11 +158,13 @@ def check_recipes() -> None:
 
     get = recipes.get
 
-    def checked(key: Any, name: str, program_key: Any, compile: Any, fits: Callable[[Any], None]) -> Any:
-        made, how = get(key, name, program_key, compile, fits)
-        if how == "compiled":
-            fits(made)
-        return made, how
+    def checked(key: Any, name: str, program_key: Any, compile: Callable[[str], Any], fits: Any) -> Any:
+        def compiled(program: str) -> Any:
+            made = compile(program)
+            fits(made)  # before another thread finds it: the first that binds it takes its code
+            return made
+
+        return get(key, name, program_key, compiled, fits)
 
     recipes.get = checked  # type: ignore[assignment]
 
