@@ -1,5 +1,6 @@
 """8-bit floats: every code read, float32 rounded to the nearest one. The oracle is ml_dtypes; what is above the largest
-number of float8_e4m3fn becomes that number, where ml_dtypes makes NaN."""
+number of float8_e4m3fn becomes that number, where ml_dtypes makes NaN. And float16, which is converted alike where the
+CPU has no instruction."""
 
 from __future__ import annotations
 
@@ -51,7 +52,29 @@ def test_every_code_and_every_tie(dtype: DType, lanes: str) -> None:
     assert np.isnan(got[nan].astype(np.float32)).all()
 
 
+@pytest.mark.usefixtures("isa")
+def test_every_code_and_every_tie_of_float16() -> None:
+    """Also where no instruction converts it. The oracle is NumPy."""
+    codes = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        wide = codes.astype(np.float32)
+        finite = np.unique(wide[np.isfinite(wide)])
+        halves = (finite[1:] + finite[:-1]) / 2
+        beside = [np.nextafter(halves, np.float32(to)) for to in (np.inf, -np.inf)]
+        ends = np.array([1e-45, -1e-40, 65519, 65520, -65520, 3e38, np.inf, -np.inf, np.nan], "f")
+        random = np.random.default_rng(0).integers(0, 2**32, 100_000, np.uint32).view(np.float32)
+        numbers = np.concatenate([wide, halves, *beside, ends, random])
+        short = numbers.astype(np.float16)
+    for some in (slice(None), slice(0, 3), slice(1000, 1003)):  # the last two as scalars
+        for x, want in ((codes, wide), (numbers, short)):
+            source, out = (DType.F16, DType.F32) if x is codes else (DType.F32, DType.F16)
+            got = _converted(x[some], source, out)
+            np.testing.assert_array_equal(got, want[some])
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(want[some]))
+
+
 @both
+@pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize("other", [DType.BF16, DType.F16, DType.I32, DType.U8, DType.BOOL], ids=str)
 def test_casts_to_and_from_other_types(dtype: DType, other: DType) -> None:
     b = Builder()

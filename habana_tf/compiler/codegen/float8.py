@@ -1,14 +1,16 @@
-"""8-bit floats in LLVM IR: from float32 (nearest, ties to even) and back, on scalars or vectors.
+"""8-bit floats, and float16, in LLVM IR: from float32 (nearest, ties to even) and back, on scalars or vectors.
 
-No CPU that we generate code for has instructions for these formats, and numbers below the smallest normal one must not
-depend on the thread's mode for denormals. So conversions are made of integer operations, and of those from float16
-where the CPU has them, which no mode changes.
+No CPU that we generate code for has instructions for 8 bits, and numbers below the smallest normal one must not depend
+on the thread's mode for denormals. So conversions are made of integer operations, and of those from float16 where the
+CPU has them, which no mode changes. Where it has none, LLVM would call functions of the compiler's run-time library,
+which is not linked, and float16 is converted as 8 bits are.
 
     format         sign exponent mantissa   bias   largest   above it
     float8_e4m3fn  1    4        3          7      448       the largest; there are no infinities
     float8_e5m2    1    5        2          15     57344     infinity
+    float16        1    5        10         15     65504     infinity
 
-The two formats are those of arXiv 2209.05433; what becomes of numbers above the largest is what PyTorch does.
+The formats of 8 bits are those of arXiv 2209.05433; what becomes of numbers above the largest is what PyTorch does.
 """
 
 from __future__ import annotations
@@ -23,11 +25,19 @@ from habana_tf.ir.dtypes import DType
 
 @dataclass(frozen=True)
 class Format:
-    """mantissa: its bits. bias: of the exponent. above: the code of what is rounded to more than the largest number."""
+    """mantissa: its bits. bias: of the exponent. above: the code of what is rounded to more than the largest number.
+    nan: the code of NaN."""
 
     mantissa: int
     bias: int
     above: int
+    nan: int = 0x7F
+    bits: int = 8
+
+    @property
+    def lane(self) -> str:
+        """The LLVM type of a code."""
+        return f"i{self.bits}"
 
     @property
     def shift(self) -> int:
@@ -50,18 +60,17 @@ class Format:
         return int(bits >> self.shift) - self.rebias
 
 
+FLOAT16 = Format(10, 15, 0x7C00, 0x7E00, 16)
 FORMATS = {DType.F8E4M3: Format(3, 7, 0x7E), DType.F8E5M2: Format(2, 15, 0x7C)}
 F16_SCALE = 2.0**8
 """The difference of the biases of float16 and float8_e4m3fn, as a factor."""
-_NAN = 0x7F
 
 
 class Float8(LaneOps):
     """Emits conversions on `lanes` lanes (1: scalars)."""
 
-    def to_float8(self, a: Value, dtype: DType) -> Value:
-        """A float register as i8."""
-        f = FORMATS[dtype]
+    def to_code(self, a: Value, f: Format) -> Value:
+        """A float register as the code of a format."""
         bits = self.convert("bitcast", a, "float", "i32")
         size = self.op("and", bits, self.i(0x7FFFFFFF), "i32")
         odd = self.op("and", self.op("lshr", size, self.i(f.shift), "i32"), self.i(1), "i32")
@@ -73,9 +82,9 @@ class Float8(LaneOps):
         small = self.op("sub", self.convert("bitcast", sum_, "float", "i32"), self._bits_of(anchor), "i32")
         is_small = self.op("icmp ult", size, self._bits_of(f.step * 2**f.mantissa), "i32")
         code = self.choose(is_small, small, normal, "i32")
-        code = self.choose(self.op("fcmp uno", a, a), self.i(_NAN), code, "i32")
-        sign = self.op("and", self.op("lshr", bits, self.i(24), "i32"), self.i(0x80), "i32")
-        return self.convert("trunc", self.op("or", code, sign, "i32"), "i32", "i8")
+        code = self.choose(self.op("fcmp uno", a, a), self.i(f.nan), code, "i32")
+        sign = self.op("and", self.op("lshr", bits, self.i(32 - f.bits), "i32"), self.i(1 << f.bits - 1), "i32")
+        return self.convert("trunc", self.op("or", code, sign, "i32"), "i32", f.lane)
 
     def from_float8(
         self, a: Value, dtype: DType, largest: float | None = None, scale: float = 1.0, signs: bool = True
@@ -83,9 +92,10 @@ class Float8(LaneOps):
         """i8 as a float register. largest: of float8_e4m3fn, if what is beyond it is NaN; None: all that the format
         has. scale: a power of two to multiply by. signs: whether NaN keeps its sign. Each operation counts: a product
         of few rows does little else with its weight."""
-        last = FORMATS[dtype].above if largest is None else FORMATS[dtype].code(largest)
+        f = FORMATS[dtype]
+        last = f.above if largest is None else f.code(largest)
         if not self.fn.float16:
-            wide = self._by_words(a, dtype, last)
+            wide = self.from_code(a, f, None if dtype is DType.F8E5M2 else last)
         else:
             wide = self._by_float16(a, dtype, last, signs)
             scale *= F16_SCALE if dtype is DType.F8E4M3 else 1
@@ -107,16 +117,17 @@ class Float8(LaneOps):
         """The bits of float16 as a float register."""
         return self.convert("fpext", self.convert("bitcast", half, "i16", "half"), "half", "float")
 
-    def _by_words(self, a: Value, dtype: DType, last: int) -> Value:
-        f = FORMATS[dtype]
-        code = self.op("shl", self.convert("sext", a, "i8", "i32"), self.i(f.shift), "i32")  # where float32 has it
-        size = self.op("and", code, self.i(0x7F << f.shift), "i32")
+    def from_code(self, a: Value, f: Format, last: int | None = None) -> Value:
+        """The code of a format as a float register. last: that of the largest number, beyond which all are NaN; None:
+        the highest exponent has infinity and NaN."""
+        code = self.op("shl", self.convert("sext", a, f.lane, "i32"), self.i(f.shift), "i32")  # where float32 has it
+        size = self.op("and", code, self.i((1 << f.bits - 1) - 1 << f.shift), "i32")
         led = self.convert("bitcast", self.op("add", size, self.i(127 - f.bias << 23), "i32"), "i32", "float")
         # A number without a leading one is twice what it is with one, less the smallest number that has one. Of all
         # others that is more than they are.
         small = self.fma(led, self.f(2.0), self.f(-(2.0 ** (1 - f.bias))))
         bits = self.convert("bitcast", self.choose(self.op("fcmp olt", led, small), led, small), "float", "i32")
-        if dtype is DType.F8E5M2:  # the highest exponent is float32's
+        if last is None:
             beyond = self.op("icmp sge", size, self.i(f.above << f.shift), "i32")
             bits = self.choose(beyond, self.op("add", size, self.i(2 * (127 - f.bias) << 23), "i32"), bits, "i32")
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from habana_tf.compiler.codegen.circular_math import CircularMath
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.float8 import FORMATS, Float8
+from habana_tf.compiler.codegen.float8 import FLOAT16, FORMATS, Float8
 from habana_tf.compiler.codegen.lanes import float_literal, memory_type, register_type
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir.dtypes import DType
@@ -187,8 +187,10 @@ class Scalar(CircularMath, Float8):
         if dtype is DType.BF16:
             return self._narrow(a)
         if dtype is DType.F16:
-            return self.convert("fptrunc", a, "float", "half")
-        return self.to_float8(a, dtype) if dtype in FORMATS else a
+            if self.fn.float16:
+                return self.convert("fptrunc", a, "float", "half")
+            return self.convert("bitcast", self.to_code(a, FLOAT16), "i16", "half")
+        return self.to_code(a, FORMATS[dtype]) if dtype in FORMATS else a
 
     def _narrow(self, a: Value) -> Value:
         """float to bfloat16, nearest even."""
@@ -217,5 +219,7 @@ class Scalar(CircularMath, Float8):
             bits = self.op("shl", self.convert("zext", a, "i16", "i32"), self.i(16), "i32")
             return self._exact(self.convert("bitcast", bits, "i32", "float"))
         if dtype is DType.F16:
-            return self.convert("fpext", a, "half", "float")
+            if self.fn.float16:
+                return self.convert("fpext", a, "half", "float")
+            return self.from_code(self.convert("bitcast", a, "half", "i16"), FLOAT16)
         return self._exact(self.from_float8(a, dtype)) if dtype in FORMATS else a
