@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from habana_tf.loader import load_habana_module as load_habana_module
     from habana_tf.loader import set_op_override_allowed as set_op_override_allowed
     from habana_tf.resolver.memory_report import memory_report as memory_report
+    from habana_tf.resolver.placement_report import placement_report as placement_report
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
     from habana_tf.tensorflow.graph.explain import explain as explain
-    from habana_tf.tensorflow.graph.report import placement_report as placement_report
     from habana_tf.torch.float8_report.report import fp8_report as fp8_report
     from habana_tf.torch.op_by_op import op_by_op as op_by_op
 
@@ -55,7 +55,7 @@ _WHERE = {
     "card_time_report": "card.clock.report",
     "explain": "tensorflow.graph.explain",
     "op_by_op": "torch.op_by_op",
-    "placement_report": "tensorflow.graph.report",
+    "placement_report": "resolver.placement_report",
     "memory_report": "resolver.memory_report",
     "Host": "card.model.host",
     "predict": "dry_run.predict",

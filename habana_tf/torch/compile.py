@@ -59,7 +59,7 @@ def hpu_backend(
     from torch._dynamo.backends.common import aot_autograd
 
     for what, why, file, line in private_api.reasons_to_trace(graph):
-        placements.note_traced(what, why, scopes.seen(file, line))
+        placements.note_line(what, scopes.seen(file, line), why)
     chosen = {**{name: getattr(compile_config, name) for name in _OPTIONS}, **(options or {}), **others}
     if unknown := sorted(set(chosen) - set(_OPTIONS)):
         log.warning("hpu_backend: the options %s change nothing here; it has %s", unknown, sorted(_OPTIONS))

@@ -50,7 +50,7 @@ def test_in_a_cluster_it_is_one_kernel_call_that_nothing_is_fused_with() -> None
     assert [k["does"] for k in kernels()] == ["map", "custom", "map"]
     row = kernels()[1]
     assert row["engine"] == "TPC" and row["bytes"] == 2 * 6 * 5 * 4 and row["outputs"] == 1 and row["fused"] == {}
-    from habana_tf.tensorflow.graph.report import placement_report
+    from habana_tf import placement_report
 
     assert len(placement_report().graphs[-1].launches) == 1 and not placement_report().graphs[-1].refused
 
@@ -143,8 +143,8 @@ def test_a_training_step_with_a_kernel_in_it() -> None:
 
     assert float(step()) == 7.5  # (v / 2)^2
     np.testing.assert_allclose(v, [[0.75, 1.5], [2.25, 3.0]])
+    from habana_tf import placement_report
     from habana_tf.tensorflow.graph import bf16_config
-    from habana_tf.tensorflow.graph.report import placement_report
 
     w = tf.constant(np.eye(2, dtype="f4"))
     with bf16_config.using(bf16_config.built_in("full")):

@@ -66,7 +66,7 @@ def test_in_a_function_it_is_fused_with_its_neighbours() -> None:
     np.testing.assert_allclose(f(tf.constant(X)), 3 * np.exp(swish(X + 1, 2.0)), rtol=1e-5)
     (kernel,) = kernels()
     assert kernel["fused"]["exp"] == 1 and kernel["fused"]["sigmoid"] == 1
-    from habana_tf.tensorflow.graph.report import placement_report
+    from habana_tf import placement_report
 
     assert len(placement_report().graphs[-1].launches) == 1 and not placement_report().graphs[-1].refused
 
@@ -147,15 +147,15 @@ def test_keras_trains_with_it() -> None:
     x = np.random.default_rng(0).normal(size=(64, 6)).astype("f4")
     history = model.fit(x, x.sum(1), epochs=12, batch_size=16, verbose=0).history["loss"]
     assert history[-1] < 0.8 * history[0]
-    from habana_tf.tensorflow.graph.report import placement_report
+    from habana_tf import placement_report
 
     assert all(op != "TestSwish" for g in placement_report().graphs for op, _, _ in g.refused)
 
 
 @on_hpu
 def test_the_bf16_lists_of_the_package_know_it_and_a_configuration_of_the_user_rules(tmp_path: Any = None) -> None:
+    from habana_tf import placement_report
     from habana_tf.tensorflow.graph import bf16_config
-    from habana_tf.tensorflow.graph.report import placement_report
 
     w = tf.constant(np.eye(6, dtype="f4"))
 

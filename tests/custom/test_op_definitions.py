@@ -50,7 +50,7 @@ def test_an_op_of_tensorflow_that_hpu_has_not_joins_clusters() -> None:
             tf.linalg.tridiagonal_matmul((above[:, 0], main[:, 0], below[:, 0]), x * 2.0, diagonals_format="sequence")
         )
     np.testing.assert_allclose(f(x), exact, rtol=1e-5)
-    from habana_tf.tensorflow.graph.report import placement_report
+    from habana_tf import placement_report
 
     record = placement_report().graphs[-1]
     assert len(record.launches) == 1 and not record.refused

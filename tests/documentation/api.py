@@ -17,7 +17,7 @@ THEIRS = ROOT / "habana_frameworks" / "tensorflow"
 PAGES = {
     "loading": ("Loading the device", "habana_tf.loader"),
     "reports": ("Reports", "habana_tf.tensorflow.graph.explain:explain "
-                "habana_tf.tensorflow.graph.report:placement_report "
+                "habana_tf.resolver.placement_report:placement_report "
                 "habana_tf.resolver.recompilations:recompilation_report "
                 "habana_tf.resolver.memory_report:memory_report "
                 "habana_tf.card.clock.report:card_time_report "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from habana_tf.card.clock.counted import LaunchCounts
@@ -21,26 +22,39 @@ from habana_tf.reports.report import Report
 from habana_tf.resolver.launch_peak import LaunchPeak
 from habana_tf.resolver.memory import LaunchMemory
 from habana_tf.resolver.memory_report import REST, MemoryReport
+from habana_tf.resolver.placement_report import PlacementReport
+from habana_tf.resolver.placements import HOST_OPERAND, Line, OpCalls, Placements, Program
 from habana_tf.resolver.recompilations import History, Met, RecompilationReport
 from habana_tf.tensorflow.graph.census import Kind
 from habana_tf.tensorflow.graph.explain import Explanation
 from habana_tf.tensorflow.graph.launch_nodes import LaunchNode
 from habana_tf.tensorflow.graph.reasons import Reason
-from habana_tf.tensorflow.graph.report import GraphRecord, PlacementReport
+from habana_tf.tensorflow.graph.report import GraphPlacementReport, GraphRecord
 
 CLUSTER = "cluster_83a24122f71a"
 NAMES = (CLUSTER, "größe/層_1", "IteratorGetNext:1", "sparse_categorical_crossentropy")
 """Names that reports must show whole."""
 
 
-def placement() -> PlacementReport:
+def placement() -> GraphPlacementReport:
     kinds = {Kind.CLUSTER: 137, Kind.ALONE: 2, Kind.CONSTANT: 43, Kind.RIM: 29, Kind.REWRITTEN: 59, Kind.CPU: 2}
     refused = {("Unique", Reason.NO_ROW, True): 2, ("Identity", Reason.TRIVIAL, False): 2}
     layers = {("Unique", Reason.NO_ROW, True): ("größe/層_1", "sparse_categorical_crossentropy")}
     ops = {"AddV2": 100, "MatMul": 43, "Erf": 1, "ResourceApplyKerasMomentum": 26, "Switch": 2}
-    launch = LaunchNode(CLUSTER, CLUSTER, {"AddV2": 100, "MatMul": 43}, 29, 28, 26)
+    launch = LaunchNode(CLUSTER, {"AddV2": 100, "MatMul": 43}, 29, 28, 26, node=CLUSTER)
     graph = GraphRecord(272, 270, 143, (launch,), refused, 0.02, {}, "train_function", kinds, layers, ops)
-    return PlacementReport.of([graph] * 3, {"Qr": Reason.NO_ROW})
+    return GraphPlacementReport.of([graph] * 3, {"Qr": Reason.NO_ROW})
+
+
+def recorded() -> PlacementReport:
+    """Of a front end that records ops."""
+    cpu = OpCalls("aten.sort.default", "it has no row in the table of overloads", 7, 7 << 20, NAMES, ("größe.py:12",))
+    copied = replace(cpu, op="aten.add.Tensor", reason=HOST_OPERAND)
+    ends = Line("a number is read", "größe.py:13", "", 4, 4), Line("mark_step()", "", "", 1, 0)
+    traced = (Line("a graph break", "größe.py:14", "Tensor.item() of sparse_categorical_crossentropy", 2, 0),)
+    program = Program(CLUSTER, {"addmm": 3, "relu": 1}, 5, 2, 2, ("größe/層_1", "SGD"))
+    known = Placements((program,), 1, Counter(program.ops), (cpu,), (copied,), Counter(), ends, 3, traced)
+    return PlacementReport(recorded=known)
 
 
 def recompilations() -> RecompilationReport:
@@ -107,7 +121,6 @@ def memory() -> MemoryReport:
 
 def every() -> list[Report]:
     return [
-        placement(), Explanation({"call": placement(), "train step": placement()}), recompilations(), prediction(),
-        Comparison((prediction(), prediction())), card_time(), memory(),
-        plan(), layouts(),
+        placement(), recorded(), Explanation({"call": placement(), "train step": placement()}), recompilations(),
+        prediction(), Comparison((prediction(), prediction())), card_time(), memory(), plan(), layouts(),
     ]  # fmt: skip

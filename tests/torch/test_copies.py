@@ -56,7 +56,7 @@ def test_the_layer_of_an_op_on_the_cpu_is_asked_at_first_only() -> None:
 
     asked = []
     for _ in range(2 * placements.MOST_ASKED):
-        placements.note_cpu_op("an op", "PyTorch", "a reason", lambda: (str(asked.append(0)), "a line"))
+        placements.note_call("an op", "a reason", lambda: (str(asked.append(0)), "a line"))
     placements.reset()
     assert len(asked) == placements.MOST_ASKED
 

@@ -62,7 +62,7 @@ def test_placement_has_the_programs_and_the_ops_on_the_cpu_with_reasons() -> Non
         torch.linalg.svdvals(torch.eye(4).to("hpu"))
     report = habana_tf.placement_report()
     forward = next(p for p in report.recorded.programs if "Net" in p.scopes)
-    assert forward.ops["addmm"] == 2 and forward.framework == "PyTorch" and forward.updated == 0
+    assert forward.ops["addmm"] == 2 and forward.updated == 0
     update = next(p for p in report.recorded.programs if "SGD" in p.scopes)
     assert update.updated == 4
     (svd,) = (each for each in report.cpu_ops if "svd" in each.op)

@@ -16,7 +16,7 @@ from habana_tf.reports.table import Table
 from habana_tf.tensorflow.graph import portability
 from habana_tf.tensorflow.graph.reasons import Reason
 from habana_tf.tensorflow.graph.rehearsal import RehearsalError, rehearse
-from habana_tf.tensorflow.graph.report import GraphRecord, PlacementReport, refused_rows
+from habana_tf.tensorflow.graph.report import GraphPlacementReport, GraphRecord, refused_rows
 from habana_tf.tensorflow.graph.report_tables import refused
 
 BESIDES = "A run has besides what calls the function: the iterator that feeds it, and results that the caller reads."
@@ -33,7 +33,7 @@ class Explanation(Report):
     Each part is a report on its graphs: the traced one first, then the functions it calls.
     """
 
-    parts: dict[str, PlacementReport]
+    parts: dict[str, GraphPlacementReport]
 
     @property
     def on_cpu(self) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def explain(fn_or_model: Any, *inputs: Any) -> Explanation:
         functions = _model_functions(fn_or_model, inputs)
     else:
         functions = {"function": _traced(fn_or_model, inputs)}
-    return Explanation({name: PlacementReport.of(_judged(function)) for name, function in functions.items()})
+    return Explanation({name: GraphPlacementReport.of(_judged(function)) for name, function in functions.items()})
 
 
 def _traced(fn: Any, inputs: tuple[Any, ...]) -> Any:

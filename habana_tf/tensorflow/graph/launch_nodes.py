@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf import settings
 from habana_tf.cluster.cluster import Arg
 from habana_tf.ir.dtypes import DType, from_number
+from habana_tf.resolver.placements import Program
 from habana_tf.tensorflow.clusters.attributes import readable
 from habana_tf.tensorflow.clusters.cluster import followed, parsed
 from habana_tf.tensorflow.clusters.digest import digest
@@ -38,16 +39,10 @@ from habana_tf.tensorflow.lowering.table import LOOP, lookup
 
 
 @dataclass(frozen=True)
-class LaunchNode:
-    """What is known of an `HpuLaunch` node that was made. ops: how many of each op it holds, most frequent first;
-    updated: how many variables it updates where they are."""
+class LaunchNode(Program):
+    """What is known of an `HpuLaunch` node that was made: the program of that name, and the node's own."""
 
-    name: str
-    node: str
-    ops: dict[str, int]
-    inputs: int
-    outputs: int
-    updated: int = 0
+    node: str = field(kw_only=True)
 
 
 class Unreadable(Exception):
@@ -130,8 +125,8 @@ class _Maker:
         for member in self.group.nodes:
             self.made[member] = node
             self.view.remove(member)
-        return LaunchNode(name, node.name, dict(sorted(ops.items(), key=lambda i: (-i[1], i[0]))), len(arguments),
-                      len(results))  # fmt: skip
+        most_first = dict(sorted(ops.items(), key=lambda i: (-i[1], i[0])))
+        return LaunchNode(name, most_first, len(arguments), len(results), node=node.name)
 
     def _through(self, ref: Ref, members: set[Node]) -> Ref:
         """The tensor behind Identity nodes that are members."""

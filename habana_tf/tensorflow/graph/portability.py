@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from habana_tf.tensorflow.graph.report_tables import few
+from habana_tf.reports.units import few
 from habana_tf.tensorflow.lowering.real_card_ops import RealCard, by_place, known
 
 MOST_NAMES = 30
@@ -47,4 +47,4 @@ def shown(on_hpu: Collection[str], lacking: Collection[str]) -> list[str]:
 
 
 def _named(ops: list[str]) -> str:
-    return few(ops, "ops", MOST_NAMES)
+    return few(ops, MOST_NAMES, "ops")

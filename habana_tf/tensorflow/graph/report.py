@@ -1,7 +1,7 @@
 """The record of what the graph pass did, for people and as JSON.
 
 One record per graph: how many of its nodes run on HPU, its clusters, and which ops stay on the CPU and why. It is
-logged in one line; `placement_report()` gives the records of all graphs of the process.
+logged in one line; the placement report has the records of all graphs of the process.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from habana_tf.reports.layer_names import layer
-from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
-from habana_tf.resolver import placements as recorded_placements
-from habana_tf.resolver.placements import MOST_LAYERS, CpuOp, Placements, note_graph, placements
+from habana_tf.reports.units import few
+from habana_tf.resolver import placement_report, placements
+from habana_tf.resolver.placement_report import PlacementReport
 from habana_tf.resolver.recompilations import single_ops
 from habana_tf.tensorflow.graph import portability, report_tables
 from habana_tf.tensorflow.graph.bf16 import Conversion, Why
@@ -25,7 +25,7 @@ from habana_tf.tensorflow.graph.census import OFF_CARD, Census, Kind, by_kind, c
 from habana_tf.tensorflow.graph.launch_nodes import LaunchNode
 from habana_tf.tensorflow.graph.placement import Placement, needs_support, of_the_host
 from habana_tf.tensorflow.graph.reasons import Reason
-from habana_tf.tensorflow.graph.report_tables import few, said
+from habana_tf.tensorflow.graph.report_tables import said
 from habana_tf.tensorflow.graph.view import Node
 
 _log = logging.getLogger("habana_tf")
@@ -93,18 +93,17 @@ class GraphRecord:
             shown = [
                 f"{op} x{n} ({why[op].value})" for op, n in sorted(self.on_cpu.items(), key=lambda i: (-i[1], i[0]))
             ]
-            text += f"; on the CPU: {few(shown, 'ops')}"
+            text += f"; on the CPU: {few(shown, 4, 'ops')}"
         return text
 
 
 @dataclass(frozen=True, repr=False)
-class PlacementReport(Report):
-    """The graphs that were optimized in this process. `print(report)` shows tables; a notebook shows them too.
+class GraphPlacementReport(PlacementReport):
+    """The report with the graphs that were optimized in this process, and with eager ops.
 
     graphs: the last ones; earlier: how many there were before, which are in `totals`, `precision` and `ops` too. eager:
     the ops that ran on the CPU outside graphs, and ops and clusters of HPU that were left to it, with the reason.
-    single: the ops that HPU ran one by one, eagerly above all. recorded: programs and CPU ops of a front end that
-    records ops instead of having graphs, as PyTorch's does.
+    single: the ops that HPU ran one by one, eagerly above all.
     """
 
     graphs: tuple[GraphRecord, ...] = ()
@@ -114,21 +113,15 @@ class PlacementReport(Report):
     earlier: int = 0
     ops: Counter[str] = field(default_factory=Counter)
     single: tuple[str, ...] = ()
-    recorded: Placements = field(default_factory=Placements)
-
-    @property
-    def cpu_ops(self) -> tuple[CpuOp, ...]:
-        """The ops that were recorded nowhere and ran on the CPU."""
-        return self.recorded.cpu
 
     @classmethod
     def of(
         cls,
         graphs: Iterable[GraphRecord],
         eager: dict[str, Reason] | None = None,
-        before: PlacementReport | None = None,
+        before: GraphPlacementReport | None = None,
         single: tuple[str, ...] = (),
-    ) -> PlacementReport:
+    ) -> GraphPlacementReport:
         """The report on some graphs after those of another report, and on eager ops."""
         before = before or cls()
         totals, precision, ops = Counter(before.totals), Counter(before.precision), Counter(before.ops)
@@ -141,13 +134,10 @@ class PlacementReport(Report):
         return report
 
     def to_dict(self) -> dict[str, Any]:
-        """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
-        precision: [...]}], refused: [...], precision: [...], eager: [...], programs: [{name, framework, ops, scopes,
-        inputs, outputs, updated}], cpu_ops: [{op, framework, reason, count, layers, lines, nbytes}], host_operands:
-        [{op, framework, count, nbytes, layers, lines}], program_ends: [{what, line, count, programs}], steps, traced:
-        [{what, why, line, count}], real_card: [{op, count, device, real_card, lists}]}; device is where the op is
-        here, real_card where it was with a real card: HPU, CPU or not known; its count is 0 where it only ran outside
-        graphs"""
+        """What `PlacementReport.to_dict` has and {earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds,
+        seconds, launches: [...], refused: [...], precision: [...]}], refused: [...], precision: [...], eager: [...],
+        real_card: [{op, count, device, real_card, lists}]}; device is where the op is here, real_card where it was with
+        a real card: HPU, CPU or not known; its count is 0 where it only ran outside graphs"""
         return {
             "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],
@@ -157,12 +147,7 @@ class PlacementReport(Report):
                 {"op": op, "device": "CPU", "reason": reason.name, "text": reason.value}
                 for op, reason in self.eager.items()
             ],
-            "programs": [asdict(p) for p in self.recorded.programs],
-            "cpu_ops": [asdict(each) for each in self.cpu_ops],
-            "host_operands": [asdict(each) for each in self.recorded.copied],
-            "program_ends": [asdict(each) for each in self.recorded.ends],
-            "steps": self.recorded.steps,
-            "traced": [asdict(each) for each in self.recorded.traced],
+            **super().to_dict(),
             "real_card": portability.rows(self.on_hpu, self.on_cpu()),
         }
 
@@ -194,19 +179,15 @@ class PlacementReport(Report):
         graphs = f"{len(self.graphs)} graphs, {on_hpu} of {nodes} nodes on HPU, {clusters} clusters"
         if not self.recorded.ops and not self.cpu_ops:
             return graphs
-        programs = len(self.recorded.programs) + self.recorded.earlier
-        left = sum(each.count for each in self.cpu_ops)
-        text = f"{programs} recorded programs, {left} calls of {len({each.op for each in self.cpu_ops})} ops on the CPU"
-        return f"{graphs}; {text}" if self.graphs else text
+        return f"{graphs}; {super().summary()}" if self.graphs else super().summary()
 
     def shown(self) -> list[str | Table]:
-        out = report_tables.recorded(self.recorded)
-        if self.graphs or not out:
-            out += report_tables.graphs(self.graphs, self.earlier)
+        recorded = placement_report.recorded_tables(self.recorded)
+        out = [*recorded, *report_tables.graphs(self.graphs, self.earlier)] if self.graphs else super().shown()
         out += report_tables.refused(refused_rows(self.totals, self.layers), "Ops outside clusters,")
         if self.eager:
-            eager = [(op, reason.value) for op, reason in self.eager.items()]
-            out.append(Table(["op", "reason"], eager, "On the CPU outside graphs"))
+            eager = [placements.OpCalls(op, reason.value) for op, reason in self.eager.items()]
+            out.append(placement_report.op_table(eager, "On the CPU outside graphs"))
             out += report_tables.remedies(reason.name for reason in self.eager.values())
         out += portability.shown(self.on_hpu, self.on_cpu(Reason.NO_ROW))
         if self.precision:
@@ -216,7 +197,7 @@ class PlacementReport(Report):
         return out
 
 
-_before = PlacementReport()
+_before = GraphPlacementReport()
 """What is known of the graphs before those in `_records`."""
 
 
@@ -272,7 +253,7 @@ def describe(
             refusal = (node.op, reason, of_the_host(node, reason))
             refused[refusal] += 1
             known = layers.setdefault(refusal, {})
-            if len(known) < MOST_LAYERS:
+            if len(known) < placements.MOST_LAYERS:
                 known[layer(node.name)] = None
     in_launches = sum(sum(launch.ops.values()) for launch in launches)
     casts, precision = (conversion.casts, conversion.counts()) if conversion is not None else (0, {})
@@ -291,21 +272,23 @@ def remember(made: GraphRecord) -> None:
     with _lock:
         _records.append(made)
         if len(_records) > MOST_GRAPHS:
-            _before = PlacementReport.of([_records.popleft()], before=_before)
+            _before = GraphPlacementReport.of([_records.popleft()], before=_before)
             _before = replace(_before, graphs=(), earlier=_before.earlier + 1)
-    note_graph(made.on_cpu)
+    placements.note_graph(made.on_cpu)
     _log.log(logging.INFO if made.launches else logging.DEBUG, "%s", made.line())
 
 
-def placement_report() -> PlacementReport:
+def reported(known: placements.Placements) -> GraphPlacementReport:
     """Where the ops of every graph of this process run, and why; and which eager ops ran on the CPU."""
     from habana_tf.tensorflow.graph import eager
 
     outside = eager.on_cpu()
     with _lock:
-        known = placements()
         single = tuple(op for op in single_ops() if op not in known.ops)
-        return replace(PlacementReport.of(_records, outside, _before, single), recorded=known)
+        return replace(GraphPlacementReport.of(_records, outside, _before, single), recorded=known)
+
+
+placement_report.made_by(reported)
 
 
 def reset() -> None:
@@ -313,5 +296,5 @@ def reset() -> None:
     global _before
     with _lock:
         _records.clear()
-        _before = PlacementReport()
-        recorded_placements.reset()
+        _before = GraphPlacementReport()
+        placements.reset()

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from habana_tf.hardware import device_state
 from habana_tf.resolver import placements
 from habana_tf.torch.memory.strides import order_of_strides
 from habana_tf.torch.record import current, number_forms, random_state, scopes, telemetry
@@ -38,8 +37,6 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) ->
         return recorder.unrun.left_to_cpu(overload, args, kwargs)
     overload = number_forms.taking_numbers(overload, args, kwargs)
     schema = _schema(overload)
-    if placements.note_cpu_op(schema.name, device_state.PYTORCH, why, scopes.where):
-        log.warning("%s runs on the CPU: %s", schema.name, why)
     drawn = schema.random
     if drawn:
         for a in (*args, *kwargs.values()):
@@ -55,7 +52,8 @@ def run(overload: Any, args: Sequence[Any], kwargs: dict[str, Any], why: str) ->
         else:
             with random_state.on_cpu():
                 made = host.call(args, kwargs)
-    placements.note_cpu_bytes(schema.name, device_state.PYTORCH, why, host.nbytes(made))
+    if placements.note_call(schema.name, why, scopes.where, host.nbytes(made)):
+        log.warning("%s runs on the CPU: %s", schema.name, why)
     return made
 
 

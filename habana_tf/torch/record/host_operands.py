@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from habana_tf.hardware import device_state
 from habana_tf.resolver import placements
 from habana_tf.torch.record import scopes
 from habana_tf.torch.record.nested import mapped
@@ -40,6 +39,6 @@ def on_card(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Seque
         return value
 
     given, named = mapped(moved, args), mapped(moved, kwargs)
-    if placements.note_host_operand(op, device_state.PYTORCH, copied, scopes.where):
+    if placements.note_call(op, placements.HOST_OPERAND, scopes.where, copied):
         log.info("%s reads a tensor of the host, which is copied to the card at each call", op)
     return given, named

@@ -32,4 +32,4 @@ class ending:
     def __exit__(self, *raised: object) -> None:
         programs = self._memory.reading - self._before
         if (self.always or programs) and not self._unrun:
-            placements.note_end(self.what, scopes.line(), programs)
+            placements.note_line(self.what, scopes.line(), programs=programs)

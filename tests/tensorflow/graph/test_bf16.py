@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from habana_tf.resolver.placement_report import placement_report
 from habana_tf.tensorflow.graph import pipeline, report
 from habana_tf.tensorflow.graph.bf16 import Why
 from tests.tensorflow.graph.bf16_graphs import BF16, F32, FEED, X, config, converted, verdicts, x
@@ -195,7 +196,7 @@ def test_report_and_dump(user_file: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("TF_BF16_DUMP_PATH", str(tmp_path / "dump.json"))
     report.reset()
     optimized(simple, Item(fetch=["last"]))
-    got = report.placement_report()
+    got = placement_report()
     assert "2 ops in bf16" in got.graphs[-1].line()
     rows = json.loads(got.to_json())["precision"]
     assert [(r["op"], r["count"], r["type"], r["reason"]) for r in rows] == [

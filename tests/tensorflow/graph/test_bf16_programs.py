@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from habana_tf.tensorflow.graph import report
+from habana_tf.resolver.placement_report import placement_report
 from habana_tf.tensorflow.graph.bf16 import Why
 from tests.child import on_hpu, python
 from tests.tensorflow.graph.bf16_graphs import BF16, F32
@@ -32,7 +32,7 @@ def test_functions_set_the_variable_at_any_time() -> None:
         loss, gradient = tf.function(step)(tf.constant(a))
     finally:
         del os.environ["TF_BF16_CONVERSION"]
-    graph = report.placement_report().graphs[-1]
+    graph = placement_report().graphs[-1]
     assert len(graph.launches) == 1 and graph.precision["MatMul", Why.ALLOWED] == 2
 
     with tf.device("/CPU:0"):
@@ -58,7 +58,7 @@ def test_functions_opened_before_are_converted() -> None:
         got = tf.function(lambda a: layer(a))(tf.constant(image))
     finally:
         del os.environ["TF_BF16_CONVERSION"]
-    precision = report.placement_report().graphs[-1].precision
+    precision = placement_report().graphs[-1].precision
     assert precision["Conv2D", Why.ALLOWED] == 1 and all(op != "PartitionedCall" for op, _ in precision)
     with tf.device("/CPU:0"):
         images, kernels = tf.split(tf.cast(image, BF16), 2, -1), tf.split(tf.cast(layer.kernel, BF16), 2, -1)

@@ -15,9 +15,9 @@ X = np.arange(6, dtype="f4").reshape(2, 3)
 
 
 def last() -> Any:
-    from habana_tf.tensorflow.graph import report
+    from habana_tf.resolver.placement_report import placement_report
 
-    return report.placement_report().graphs[-1]
+    return placement_report().graphs[-1]
 
 
 def launched() -> int:

@@ -16,8 +16,9 @@ from habana_tf.compiler.codegen import objects
 from habana_tf.tensorflow.graph import foreseen_work
 from habana_tf.tensorflow.graph.launch_nodes import LaunchNode
 
-SMALL = LaunchNode("small", "n", {"MatMul": costs.WORKER_PRODUCTS - 1, "Relu": 40}, 1, 1)
-LARGE = LaunchNode("large", "n", {"MatMul": costs.WORKER_PRODUCTS - 3, "Conv2DBackpropFilter": 2, "Einsum": 1}, 1, 1)
+SMALL = LaunchNode("small", {"MatMul": costs.WORKER_PRODUCTS - 1, "Relu": 40}, 1, 1, node="n")
+PRODUCTS = {"MatMul": costs.WORKER_PRODUCTS - 3, "Conv2DBackpropFilter": 2, "Einsum": 1}
+LARGE = LaunchNode("large", PRODUCTS, 1, 1, node="n")
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ Step = Callable[[tf.Tensor, list[tf.Variable]], Any]
 
 def updated() -> int:
     """Variables that the launches of the last graph update where they are."""
-    from habana_tf.tensorflow.graph import report
+    from habana_tf.resolver.placement_report import placement_report
 
-    return sum(launch.updated for launch in report.placement_report().graphs[-1].launches)
+    return sum(launch.updated for launch in placement_report().graphs[-1].launches)
 
 
 def compare(step: Step, values: Sequence[Any], many: int | None, x: Any = X) -> None:
