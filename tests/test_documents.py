@@ -73,6 +73,7 @@ NEVER = {
     "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/torch_single_ops.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/torch_sizes.py": "measures, as above; tests/benchmarks has its parts",
+    "python tests/benchmarks/torch_float8.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/sum_errors.py": "tests/compiler/test_sum_errors.py holds what it shows",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
     'make bench ARGS="--framework torch"': "measures, as above; tests/benchmarks has its parts",
