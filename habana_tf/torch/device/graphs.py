@@ -34,13 +34,14 @@ __all__ = ["HPUGraph", "graph", "is_current_stream_capturing"]
 
 @dataclass
 class _Program:
-    """One launch of the graph: the program, its addresses, and its run-time numbers. parts: the inputs that are parts
-    of a block. vectors: hold the floats and the integers. drawn: (position, number) of integers that are drawn anew at
-    each replay."""
+    """One launch of the graph: the program, its addresses, and its run-time numbers. written: the blocks of its
+    outputs. parts: the inputs that are parts of a block. vectors: hold the floats and the integers. drawn: (position,
+    number) of integers that are drawn anew at each replay."""
 
     launch: LoadedProgram
     inputs: list[int]
     outputs: list[int]
+    written: list[Block]
     parts: tuple[int, ...]
     vectors: list[Any]
     drawn: list[tuple[int, Drawn]]
@@ -48,6 +49,8 @@ class _Program:
     def run(self) -> None:
         for position, number in self.drawn:
             self.vectors[1][position] = number.again()
+        for block in self.written:
+            block.changes += 1
         self.launch.run(self.inputs, self.outputs, self.parts)
 
 
@@ -92,7 +95,8 @@ class _Captured(Watched):
             v.ctypes.data for v in vectors if len(v)
         ]
         drawn, self.drawn = self.drawn, []
-        self.steps.append(_Program(launch, inputs, [b.address for b in written], tuple(offsets), vectors, drawn))
+        outputs = [b.address for b in written]
+        self.steps.append(_Program(launch, inputs, outputs, written, tuple(offsets), vectors, drawn))
         for block in (*read, *written):
             if id(block) not in self.held:
                 self.held[id(block)] = block

@@ -20,6 +20,7 @@ import mmap
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -49,9 +50,12 @@ class Block:
     reader: the number of the last recorded program that reads it. input: the number of its input in that program, -1
     where the program reads only parts of it (`record.view_inputs`).
     lent: whether a tensor uses it. held: how many HPU graphs keep it.
+    changes: how often something was written into it, beside the results of ops as new tensors, or it was taken back.
     """
 
-    __slots__ = ("address", "counted", "dtype", "held", "input", "lent", "reader", "room", "shape", "size", "value")
+    __slots__ = (
+        "address", "changes", "counted", "dtype", "held", "input", "lent", "reader", "room", "shape", "size", "value",
+    )  # fmt: skip
 
     def __init__(self, address: int, room: int) -> None:
         self.address, self.room = address, room
@@ -63,6 +67,7 @@ class Block:
         self.reader = self.input = -1
         self.lent = False
         self.held = 0
+        self.changes = 0
 
     def holds(self, t: torch.Tensor) -> None:
         """Says that its contents are of a tensor's type from now on."""
@@ -138,6 +143,12 @@ class Memory:
         address = t.untyped_storage().data_ptr()
         return self.blocks.get(address) or self._around(address)
 
+    def contents(self, t: torch.Tensor) -> tuple[Any, ...]:
+        """What is equal later only if nothing has written a tensor of the device since, by this tensor or by another on
+        its memory. PyTorch's own count (`_version`) misses what is written through `t.data`."""
+        block = self.of(t)
+        return block, block.changes, t.dtype, t.data_ptr(), t.shape, t.stride()
+
     def _around(self, address: int) -> Block:
         """The block that a storage lies within, as the storage of a slice does."""
         for block in self.blocks.values():
@@ -165,6 +176,7 @@ class Memory:
             return
         self.blocks.pop(block.address, None)
         block.value, block.lent = None, False
+        block.changes += 1
         if block.counted:
             self.statistics.allocated -= block.room
         self._free[block.room].append(block)

@@ -164,6 +164,7 @@ class Recorder(Entries):
         for k, where in enumerate(node.written):
             block = memory.of(tensor_at(where, args, kwargs))
             block.value = (index, len(node.fresh) + k)
+            block.changes += 1
             self._pending[block.address] = block
         for where in node.returned:
             made.append(tensor_at(where, args, kwargs))
@@ -209,6 +210,7 @@ class Recorder(Entries):
                 inputs.add_part(blocks[part.at], bound.address(part, args, blocks), part.shape)
         for at, value in bound.written:
             blocks[at].value = value
+            blocks[at].changes += 1
             pending[blocks[at].address] = blocks[at]
         floats, integers = numbers or (bound.floats, bound.integers)
         self._numbers[0].extend(floats)
@@ -337,6 +339,7 @@ class Recorder(Entries):
                 self.flush()
             if write:
                 self.memory.count(block)
+                block.changes += 1
             return block
 
     def watch(self, watched: Watched | None) -> None:

@@ -148,6 +148,8 @@ class BoundStretch:
                     memory.count(blocks[k])
                 inputs, parts = self.addresses(args, blocks)
                 inputs += self._numbers(args, vectors)
+                for k, _ in self.written:
+                    blocks[k].changes += 1
                 self.launch.run(inputs, [blocks[k].address for k, _ in self.outputs], parts)
             finally:
                 for block in scratch:

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from habana_tf.torch.hpu_ops.float8 import amax
+from habana_tf.torch.record import current
 from habana_tf.torch.transformer_engine import fp8, parallel
 from habana_tf.torch.transformer_engine.module import Run, Scaled
 from habana_tf.torch.transformer_engine.products import Cast, Layer, Products, cast
@@ -42,7 +43,7 @@ class _Matrices(Scaled):
         self.out_features = out_features // tp_size if parallel_mode == "column" else out_features
         self.tp = parallel.Split(tp_group, tp_size, parallel_mode, sequence_parallel)
         self.use_bias, self.return_bias, self.minimize_memory = bias, return_bias, minimize_memory
-        self._kept: list[Cast] | None = None
+        self._kept: tuple[list[Any], list[Cast]] | None = None
         self._names = [("weight", "bias")] if count == 1 else [(f"weight{k}", f"bias{k}") for k in range(count)]
         kind = params_dtype or torch.get_default_dtype()
         tracker = get_rng_state_tracker() if get_rng_state_tracker is not None else None
@@ -107,17 +108,27 @@ class _Matrices(Scaled):
         return made.reshape(*x.shape[:-1], self.out_features)
 
     def _quantized(self, run: Run, weights: Sequence[torch.Tensor], kept: bool, first: bool | None) -> list[Cast]:
-        """The weights in 8 bits: those of the first micro-batch for those that follow it, first being False. They are
-        measured with the run that is, which may be one that follows."""
-        if first is False and self._kept is not None:
+        """The weights in 8 bits: those of the first micro-batch for those that follow it, first being False, unless
+        something has written them since. They are measured with the run that is, which may be one that follows. A graph
+        that is captured casts them itself, because its replays could not ask."""
+        recorder = current.recorder()
+        if recorder.watched is not None or any(w.device.type != "hpu" for w in weights):
+            first = None
+        of = [] if first is None else [run.kinds, *map(recorder.memory.contents, weights)]
+        if first is False and self._kept is not None and self._kept[0] == of:
+            made = self._kept[1]
             if run.measured:
-                self._kept = [replace(each, amax=amax(w)) for each, w in zip(self._kept, weights, strict=True)]
-            return self._kept
+                made = [replace(each, amax=amax(w)) for each, w in zip(made, weights, strict=True)]
+            return made
         kept = (kept or first is not None) and not self.minimize_memory
         made = [cast(w, run, 2 * k + 1, kept) for k, w in enumerate(weights)]
         if first is not None:
-            self._kept = made
+            self._kept = of, made
         return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of copies, which cast their weights themselves."""
+        return {**self.__dict__, "_kept": None}
 
     def extra_repr(self) -> str:
         """As of torch.nn.Linear."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,10 @@ class Split:
 
     def __init__(self, group: Any, size: int, mode: str | None, rows: bool) -> None:
         self.group, self.mode, self.rows = group, mode if size > 1 else None, rows
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Split:
+        """A copied layer is shared by the same ranks: groups have no copies."""
+        return copy.copy(self)
 
     @property
     def summed(self) -> bool:

@@ -23,6 +23,9 @@ def test_two_cards_scale_alike() -> None:
         with te.fp8_autocast(enabled=True, fp8_recipe=how):
             for layer in layers:
                 layer(x)
+                layer(x, is_first_microbatch=True)
+                dist.broadcast(layer.weight.data, 1)
+                assert torch.equal(layer.eval()(x, is_first_microbatch=False).cpu(), layer(x).cpu())
         for layer in layers:  # the largest of both ranks: 32 and 2
             assert layer.fp8_meta["scaling_fwd"].scale[0].item() == 2.0**10, layer.fp8_meta["scaling_fwd"].scale
             assert layer.fp8_meta["scaling_bwd"].scale[0].item() == 2.0**14, layer.fp8_meta["scaling_bwd"].scale
@@ -35,6 +38,7 @@ def test_two_cards_share_layers() -> None:
     """A layer by columns and one by rows on two cards are the two layers on one, in 8 bits too."""
     run(
         """
+        import copy
         import habana_frameworks.torch.hpex.experimental.transformer_engine as te
         start()
         how = te.recipe.DelayedScaling(fp8_format=te.recipe.Format.E5M2)
@@ -70,6 +74,8 @@ def test_two_cards_share_layers() -> None:
                 cut = [want[0][half], want[1][half], want[2][mine], want[3][mine], want[4][:, mine]]
                 for got, wanted in zip(made, cut):
                     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+                copied = copy.deepcopy(parts[0])
+                assert copied.tp.group is dist.group.WORLD and copied.weight is not parts[0].weight
                 total = on_card(*made[5].tolist())
                 if rows:
                     dist.all_reduce(total)
