@@ -80,7 +80,10 @@ def _keeping_products() -> Any:
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
     sums = torch.ops._c10d_functional
-    kept = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default, sums.all_reduce.default, sums.wait_tensor.default]
+    kept = [
+        torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.hpu.fp8_gemm_v2.default,
+        sums.all_reduce.default, sums.wait_tensor.default,
+    ]  # fmt: skip
     return create_selective_checkpoint_contexts(kept)
 
 

@@ -149,7 +149,8 @@ class Unrunner(Recorder):
         made = Unrun(self.node.recording(wanted), roles, tuple(self._gradients))
         self.programs_made.append(made)
         self._gradients.clear()
-        self.known.would_run(made.recording, self.inputs, [b for _, b in found], self._numbers)
+        with torch.utils._python_dispatch._disable_current_modes():  # no op of the program: its modes do not see it
+            self.known.would_run(made.recording, self.inputs, [b for _, b in found], self._numbers)
 
     def settle(self, t: torch.Tensor, write: bool) -> Block:
         """A value that the host reads. Raises ValueNeeded where it is not known."""

@@ -108,6 +108,9 @@ def test_in_8_bits_products_are_as_many_and_cards_sum_as_often() -> None:
     """Linear layers have their operands so, attention and the words do not; each card measures once a step."""
     plain, narrow = (one_step(Layout(1, 1, 1, 0, 16, 1, "none", precision)) for precision in ("bf16", "fp8"))
     assert narrow[:2] == plain[:2]
+    again = one_step(Layout(1, 1, 1, 0, 16, 1, "some", "fp8"))
+    assert again[1] == plain[1] and again[2] < narrow[2]  # products are kept, as in bf16
+    assert collectives(Layout(2, 2, 1, 0, 1, 2, "some", "fp8"), 2)  # computed again within a stage's backward pass
     one, two = (collectives(Layout(2, 1, 1, 0, 1, 3, "none", "fp8"), layers) for layers in (1, 2))
     more = two - one
     assert more["all_reduce", 2 * 256 * 512] == 3 * 4 and all(nbytes <= 2 * 256 * 512 for _, nbytes in two)
