@@ -238,26 +238,19 @@ def attend(
     to itself, whatever room the cache has behind it."""
     if softcap is not None:
         raise ValueError("Habana's attention has no softcap: use attention='eager'")
-    rows = query.shape[2]
-    if rows > 1 and attention_mask is None:
-        key, value = key[:, :, :rows], value[:, :, :rows]
-        attention_mask = torch.ones(rows, rows, dtype=torch.bool, device=query.device).tril()
-    made = _attended(query, key, value, attention_mask, scaling)
-    return made.transpose(1, 2).contiguous(), None
-
-
-def _attended(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
-) -> torch.Tensor:
-    """softmax(query key^T scaling) value. A single row of each head is beside those that share its keys and values."""
     from habana_tf.torch.hpex.attention import FusedSDPA
 
     batch, heads, rows, size = query.shape
+    if causal := rows > 1 and attention_mask is None:
+        key, value = key[:, :, :rows], value[:, :, :rows]
     if key.dtype is FLOAT8:
-        return _in_8_bits(query, key, value, mask, scaling or size**-0.5)
-    side = query.reshape(batch, key.shape[1], -1, size) if rows == 1 else query
-    made: torch.Tensor = FusedSDPA.apply(side, key, value, mask, 0.0, False, scaling, "fast", True)
-    return made.reshape(batch, heads, rows, value.shape[-1])
+        if causal:
+            attention_mask = torch.ones(rows, rows, dtype=torch.bool, device=query.device).tril()
+        made = _in_8_bits(query, key, value, attention_mask, scaling or size**-0.5)
+    else:  # a single row of each head is beside those that share its keys and values
+        side = query.reshape(batch, key.shape[1], -1, size) if rows == 1 else query
+        made = FusedSDPA.apply(side, key, value, attention_mask, 0.0, causal, scaling, "fast", True)
+    return made.reshape(batch, heads, rows, value.shape[-1]).transpose(1, 2).contiguous(), None
 
 
 def _in_8_bits(

@@ -19,11 +19,8 @@ from torch.nn import functional as F
 
 from habana_tf.card.prediction.layouts import Layout
 from habana_tf.torch.dry_run.float8_layers import Float8Layers
-from habana_tf.torch.dry_run.generation import shortened
+from habana_tf.torch.dry_run.generation import FUSED, shortened, use_habanas_attention
 from habana_tf.torch.dry_run.shared_layers import read_by_parts
-
-_CAUSAL = "habana_fused_causal_sdpa"
-"""What transformers calls the attention here."""
 
 
 def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequence[int]) -> Callable[[], None]:
@@ -36,7 +33,7 @@ def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequen
 
         import habana_tf.torch.distributed.group  # noqa: F401
 
-        _use_habanas_attention()
+        use_habanas_attention()
         dist.init_process_group("hccl")
         shape = (layout.pp, layout.dp, layout.tp)
         mesh = init_device_mesh("hpu", shape, mesh_dim_names=("pp", "dp", "tp"))
@@ -53,26 +50,6 @@ def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequen
             optimizer.zero_grad()
 
     return run
-
-
-@functools.cache
-def _use_habanas_attention() -> None:
-    """Tells transformers of Habana's causal attention, which needs no mask and computes its weights again for the
-    gradients."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    AttentionInterface.register(_CAUSAL, _attend)
-    AttentionMaskInterface.register(_CAUSAL, lambda *args, **kwargs: None)
-
-
-def _attend(
-    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: None,
-    scaling: float | None = None, **_: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
-    from habana_tf.torch.hpex.attention import FusedSDPA
-
-    made: torch.Tensor = FusedSDPA.apply(query, key, value, None, 0.0, True, scaling, "fast", True)
-    return made.transpose(1, 2).contiguous(), None
 
 
 def _keeping_products() -> Any:
@@ -104,7 +81,7 @@ class _Stage:
         dtype = torch.float32 if layout.precision == "mixed" else torch.bfloat16
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(
-                shortened(config, layers), dtype=dtype, attn_implementation=_CAUSAL
+                shortened(config, layers), dtype=dtype, attn_implementation=FUSED
             ).train()
         self.size, self.words = model.config.hidden_size, model.config.vocab_size
         if layout.recompute != "none":
