@@ -113,7 +113,7 @@ def wrap_in_hpu_graph(
     max_graphs: int | None = None,
 ) -> torch.nn.Module:  # fmt: skip
     """Makes a module's calls replay graphs, without gradients, and returns it. See `wrap_in_hpu_graph_func`. Calls in
-    training and in evaluation have graphs of their own; weights that are replaced or moved are captured again. The
+    training and in evaluation have graphs of their own; parts that are replaced or moved are captured again. The
     module's new method `clear_cache` forgets the graphs. Raises RuntimeError at the first call in eager mode."""
     forward = _Replaying(module.forward, module, max_graphs)
     module.forward = forward
@@ -132,7 +132,7 @@ class _Graphs:
     ) -> None:  # fmt: skip
         gradients = torch.is_grad_enabled()
         parameters = () if module is None or not gradients else tuple(module.parameters())
-        self.spec = spec
+        self.forward, self.module, self.spec, self.gradients = forward, module, spec, gradients
         self.static = [
             leaf.detach().clone().requires_grad_(gradients and leaf.requires_grad)
             if isinstance(leaf, torch.Tensor) else leaf
@@ -153,16 +153,36 @@ class _Graphs:
         with graph(self.bwd, dry_run=True):
             self.grads = self._backward(outputs, self.gradients_of)
         modules = [] if module is None else module.modules()
+        self._owners = [held for m in modules for held in (m._parameters, m._buffers, m._modules)]
+        parts = [(held, name, part) for held in self._owners for name, part in held.items()]
+        self._parts = [part for part in parts if not isinstance(part[2], torch.Tensor)]
         self._weights = [
-            (held, name, t, t.data_ptr())
-            for m in modules for held in (m._parameters, m._buffers) for name, t in held.items() if t is not None
+            (held, name, t, t.data_ptr(), t.size(), t.stride())
+            for held, name, t in parts if isinstance(t, torch.Tensor)
         ]  # fmt: skip
 
     @property
     def moved(self) -> bool:
         """Whether a parameter or buffer of the module, whose memory is part of the graphs, is in other memory now, or
-        another one is in its place."""
-        return any(held.get(name) is not t or t.data_ptr() != address for held, name, t, address in self._weights)
+        another one, or another module, is in its place. Of a function: whether a tensor that its graph reads is gone.
+        """
+        if self.module is None:
+            return self.fwd.reads_what_is_gone
+        return (
+            sum(map(len, self._owners)) != len(self._parts) + len(self._weights)
+            or any(held.get(name) is not part for held, name, part in self._parts)
+            or any(
+                held.get(name) is not t or t.data_ptr() != address or t.size() != size or t.stride() != strides
+                for held, name, t, address, size, strides in self._weights
+            )
+        )
+
+    def present(self) -> _Graphs:
+        """Itself, or a new capture for the same arguments where it has `moved`."""
+        if not self.moved:
+            return self
+        with torch.set_grad_enabled(self.gradients):
+            return _Graphs(self.forward, self.module, self.static, self.spec, allow_unused=self.allow_unused)
 
     def _forward(self, forward: Callable[..., Any]) -> list[Any]:
         args, kwargs = pytree.tree_unflatten(self.static, self.spec)
@@ -224,8 +244,8 @@ def make_graphed_callables(
 ) -> Any:  # fmt: skip
     """Callables whose calls replay one graph for the forward and one for the backward pass. callables: modules or
     functions, or one. Later arguments have to be like `sample_args` (a tuple of arguments, or one for each callable).
-    Modules are returned themselves; in the other one of training and evaluation mode they run as before. Raises
-    RuntimeError for modules with hooks."""
+    Modules are returned themselves; in the other one of training and evaluation mode they run as before. Weights that
+    are replaced or moved are captured again. Raises RuntimeError for modules with hooks."""
     single = not isinstance(callables, (tuple, list))
     each, samples = ((callables,), (sample_args,)) if single else (callables, sample_args)
     made = [_graphed(c, a, num_warmup_iters, allow_unused_input) for c, a in zip(each, samples, strict=True)]
@@ -239,7 +259,11 @@ def _graphed(each: Any, sample: Sequence[Any], warmups: int, allow_unused: bool)
 
         @functools.wraps(each)
         def call(*args: Any) -> Any:
-            return each(*args) if EachOp.entered else captured(pytree.tree_leaves(args))
+            nonlocal captured
+            if EachOp.entered:
+                return each(*args)
+            captured = captured.present()
+            return captured(pytree.tree_leaves(args))
 
         return call
     if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks:
@@ -264,6 +288,7 @@ class _AsSampled:
     def __call__(self, *args: Any) -> Any:
         if self.module.training != self.training or EachOp.entered:
             return self.original(*args)
+        self.captured = self.captured.present()
         return self.captured(pytree.tree_leaves(args))
 
 

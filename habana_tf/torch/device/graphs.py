@@ -68,7 +68,8 @@ class _Constant:
 
 class _Captured(Watched):
     """What happens during a capture. steps: launches and constants, in order. held: the blocks that stay the graph's,
-    by identity. constants: blocks that the host has written and no program yet."""
+    by identity; read: those of them that programs read and that were there before. constants: blocks that the host has
+    written and no program yet."""
 
     def __init__(self, memory: Memory, execute: bool) -> None:
         super().__init__()
@@ -76,6 +77,7 @@ class _Captured(Watched):
         self.before = {id(block) for block in memory.blocks.values() if block.lent}
         self.steps: list[_Program | _Constant] = []
         self.held: dict[int, Block] = {}
+        self.read: dict[int, Block] = {}
         self.constants: dict[int, Block] = {}
 
     def ran(
@@ -97,6 +99,7 @@ class _Captured(Watched):
         drawn, self.drawn = self.drawn, []
         outputs = [b.address for b in written]
         self.steps.append(_Program(launch, inputs, outputs, written, tuple(offsets), vectors, drawn))
+        self.read.update((id(block), block) for block in read if id(block) in self.before)
         for block in (*read, *written):
             if id(block) not in self.held:
                 self.held[id(block)] = block
@@ -125,6 +128,7 @@ class HPUGraph:
     def __init__(self) -> None:
         self._captured: _Captured | None = None
         self._steps: list[_Program | _Constant] | None = None
+        self._read: list[Block] = []
         self._finalizer: Any = None
 
     def capture_begin(self, dry_run: bool = False) -> None:
@@ -149,7 +153,8 @@ class HPUGraph:
             raise RuntimeError("capture_end() without capture_begin()")
         try:
             recorder.flush()
-            self._steps = captured.steps
+            recorder.memory.collect()
+            self._steps, self._read = captured.steps, [block for block in captured.read.values() if block.lent]
         finally:
             self._leave(recorder, captured)
 
@@ -172,9 +177,17 @@ class HPUGraph:
             EachOp.replayed += sum(isinstance(step, _Program) for step in self._steps)
             recorder.memory.publish()
 
+    @property
+    def reads_what_is_gone(self) -> bool:
+        """Whether a tensor that was there before the capture, and that the programs read, is no more."""
+        recorder = current.recorder()
+        with recorder.lock:
+            recorder.memory.collect()
+            return any(not block.lent for block in self._read)
+
     def reset(self) -> None:
         """Forgets the programs, and gives their memory back."""
-        self._steps = None
+        self._steps, self._read = None, []
         if self._finalizer is not None:
             self._finalizer()
             self._finalizer = None

@@ -104,6 +104,72 @@ def test_a_graphed_module_has_its_mode_and_its_weights() -> None:
         torch.testing.assert_close(graphed(x).cpu(), plain(x).detach().cpu())
 
 
+def _replaced(net: torch.nn.Sequential) -> None:
+    net[0] = torch.nn.Linear(4, 4).to(net[0].weight.device)
+
+
+def _moved_and_back(net: torch.nn.Sequential) -> None:
+    device = net[0].weight.device
+    net.to("cpu")[0].weight.data.mul_(2.0)
+    net.to(device)
+
+
+WAYS: dict[str, Any] = {
+    "written": lambda net: net[0].weight.data.mul_(3.0),
+    "loaded": lambda net: net.load_state_dict({name: 2 * t for name, t in net.state_dict().items()}),
+    "other memory": lambda net: setattr(net[0].weight, "data", 2 * net[0].weight.data),
+    "turned": lambda net: setattr(net[0].weight, "data", net[0].weight.data.t()),
+    "a vector": lambda net: torch.nn.utils.vector_to_parameters(
+        2 * torch.nn.utils.parameters_to_vector(net.parameters()).detach(), net.parameters()
+    ),
+    "another parameter": lambda net: setattr(net[0], "weight", torch.nn.Parameter(2 * net[0].weight.data)),
+    "no bias": lambda net: setattr(net[0], "bias", None),
+    "moved": _moved_and_back,
+    "another module": _replaced,
+    "another function": lambda net: net.__setitem__(1, torch.nn.Tanh()),
+    "one more": lambda net: net.append(torch.nn.Tanh()),
+    "shared": lambda net: setattr(net[2], "weight", net[0].weight),
+}
+OF_FUNCTIONS = ("written", "loaded", "other memory", "a vector", "another parameter", "moved", "another module")
+"""Those that a graph of a function, which knows no module, can notice."""
+
+
+@on_device("plain", "wrap_in_hpu_graph", "wrap_in_hpu_graph_func", "make_graphed_callables", "ModuleCacher", modes=LAZY)
+def test_a_graphed_module_follows_what_happens_to_its_parts(kind: str) -> None:
+    for way, change in WAYS.items():
+        if kind == "wrap_in_hpu_graph_func" and way not in OF_FUNCTIONS:
+            continue
+        torch.manual_seed(0)
+        on_cpu = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sigmoid(), torch.nn.Linear(4, 4))
+        there, x = copy.deepcopy(on_cpu).hpu(), torch.randn(3, 4)
+        make = getattr(torch.hpu, kind, None)
+        call: Any = there
+        if kind == "make_graphed_callables":
+            make(there, (x.hpu().requires_grad_(),))
+        elif kind == "ModuleCacher":
+            make()(there)
+        elif kind == "wrap_in_hpu_graph_func":
+            call = make(lambda x, there=there: there(x))
+        elif make is not None:
+            make(there)
+        training = "wrap" not in kind
+        for k in range(3):
+            found = []
+            for net, run, where in ((there, call, "hpu"), (on_cpu, on_cpu, "cpu")):
+                net.zero_grad()
+                given = x.to(where, copy=True).requires_grad_(training)
+                made = run(given)
+                if training:
+                    made.square().sum().backward()
+                    found.append([t.detach().cpu() for t in (made, given.grad, *(p.grad for p in net.parameters()))])
+                else:
+                    found.append([made.detach().cpu()])
+                if k == 0:
+                    torch.manual_seed(1)
+                    change(net)
+            torch.testing.assert_close(*found, msg=lambda words, way=way: f"{way}: {words}")
+
+
 @on_device(modes=LAZY)
 def test_a_first_call_that_is_captured_moves_averages_once() -> None:
     module = torch.nn.BatchNorm1d(4).hpu()
