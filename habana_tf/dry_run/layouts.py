@@ -5,8 +5,9 @@ layers of the decoder in the place of all, which are alike: seconds and bytes ar
 over the micro-batches of a step. The best is recorded once more as it is.
 
 What is not recorded: weights with gradients and state that are more than the card has; more stages, once fewer fit;
-recomputation and more of ZeRO, where less fits, which is faster; more sequences at once with what did not fit fewer, or
-once they were no faster than half of them; and another precision but for the best layouts of the first.
+recomputation, parts of the sequence and more of ZeRO, where less fits, which is faster; "some" recomputation where
+cards may share the sequence, which saves more, and in 8 bits, where it is that of all; more sequences at once with what did not fit fewer, or once they were no
+faster than half of them; and another precision but for the best layouts of the first.
 """
 
 from __future__ import annotations
@@ -107,13 +108,23 @@ class _Search:
         """The fastest with so many cards and stages that fits."""
         dp = self.cards // (tp * pp)
         share, micro = self.batch // dp, 1
-        options = [(again, zero) for again in ("none", "some", "all") for zero in ((1, 2, 3) if dp > 1 else (0,))]
+        ways = {"none": (False,), "some": (False,), "all": (False,)}
+        if tp > 1 and self.length % tp == 0:
+            ways = {"none": (False, True), "all": (True,)}
+        elif precision == "fp8":  # the engine's products are all made again
+            del ways["some"]
+        options = [
+            (again, zero, sequence)
+            for again, given in ways.items()
+            for zero in ((1, 2, 3) if dp > 1 else (0,))
+            for sequence in given
+        ]
         best: LayoutRow | None = None
         while share % micro == 0 and share // micro >= pp and options:
             row = None
             while options and row is None:
-                again, zero = options[0]
-                row = self._fitting(Layout(tp, pp, dp, zero, micro, share // micro, again, precision))
+                again, zero, sequence = options[0]
+                row = self._fitting(Layout(tp, pp, dp, zero, micro, share // micro, again, precision, sequence))
                 if row is None:
                     options.pop(0)  # nor does it with more sequences
             if best is not None and (row is None or best.seconds < row.seconds * _FASTER):

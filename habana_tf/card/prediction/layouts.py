@@ -20,7 +20,8 @@ class Layout:
     update; recompute: what of layers is computed again in the backward pass beside attention's weights: "none", "some"
     for all but products and what cards sum, or "all"; precision: "bf16" for
     weights and all, "mixed" for weights of fp32 and products of bf16, "fp8" for "bf16" with
-    the linear layers in 8 bits."""
+    the linear layers in 8 bits; sequence: whether cards that share layers have a part of the sequence each outside
+    attention and MLP."""
 
     tp: int
     pp: int
@@ -30,6 +31,7 @@ class Layout:
     micro_batches: int
     recompute: str
     precision: str
+    sequence: bool = False
 
     @property
     def cards(self) -> int:
@@ -43,8 +45,8 @@ class Layout:
     def __str__(self) -> str:
         again = "" if self.recompute == "none" else f", {self.recompute} recomputed"
         return (
-            f"tp {self.tp}, pp {self.pp}, dp {self.dp}, ZeRO {self.zero}, {self.micro_batches} x {self.micro_batch} "
-            f"sequences, {self.precision}{again}"
+            f"tp {self.tp}{' with its sequence' if self.sequence else ''}, pp {self.pp}, dp {self.dp}, ZeRO {self.zero}, "
+            f"{self.micro_batches} x {self.micro_batch} sequences, {self.precision}{again}"
         )
 
 
@@ -110,14 +112,15 @@ class LayoutPlan(Report):
         if self.rows:
             cells = [
                 (
-                    str(at.tp), str(at.pp), str(at.dp), str(at.zero), f"{at.micro_batches} x {at.micro_batch}",
-                    at.recompute, at.precision, f"{row.tokens_per_second:,.0f}", brief(row.seconds),
-                    f"{row.exposed / row.seconds:.0%}", size(row.memory),
+                    str(at.tp), "shared" if at.sequence else "whole", str(at.pp), str(at.dp), str(at.zero),
+                    f"{at.micro_batches} x {at.micro_batch}", at.recompute, at.precision,
+                    f"{row.tokens_per_second:,.0f}", brief(row.seconds), f"{row.exposed / row.seconds:.0%}",
+                    size(row.memory),
                 )
                 for row in self.rows
                 for at in [row.layout]
             ]  # fmt: skip
-            columns = [">tp", ">pp", ">dp", ">ZeRO", ">batch", "again", "as", ">tokens/s", ">step", ">waits", ">HBM"]
+            columns = ">tp tokens >pp >dp >ZeRO >batch again as >tokens/s >step >waits >HBM".split()
             out.append(Table(columns, cells))
         out += [f"left out: {why}" for why in self.left_out]
         return out

@@ -46,6 +46,7 @@ def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequen
                 stage.step(length, micro_batches)
             for p, part in zip(weights, parts, strict=True):
                 part.grad, p.grad = None if p.grad is None else _part(p.grad, p), None
+            _sum([part.grad for part, alone in zip(parts, stage.alone, strict=True) if alone], mesh["tp"].get_group())
             optimizer.step()
             optimizer.zero_grad()
 
@@ -70,8 +71,19 @@ def _part(t: Any, weight: Any) -> Any:
     return t.redistribute(placements=weight.placements).to_local() if hasattr(t, "to_local") else t
 
 
+def _sum(gradients: list[Any], group: Any) -> None:
+    """Sums them over cards, all at once."""
+    if not gradients:
+        return
+    summed = torch.cat([each.flatten() for each in gradients])
+    dist.all_reduce(summed, group=group)
+    for each, part in zip(gradients, summed.split([each.numel() for each in gradients]), strict=True):
+        each.copy_(part.view_as(each))
+
+
 class _Stage:
-    """This rank's part of the model."""
+    """This rank's part of the model. alone: of each weight, whether it is whole and reads a part of the sequence, so
+    that its gradients are to be summed over the cards that share the sequence."""
 
     def __init__(self, config: Any, layout: Layout, layers: int, mesh: Any) -> None:
         from transformers import AutoModelForCausalLM
@@ -94,9 +106,10 @@ class _Stage:
         self._in_8_bits = None
         if layout.precision == "fp8":
             stage, plan = mesh["dp", "tp"]._flatten().get_group(), model.config.base_model_tp_plan or {}
-            self._in_8_bits = Float8Layers(model.base_model, plan, mesh["tp"], stage)
-        _share(model, mesh["tp"], self._in_8_bits is not None)
-        self.module = _Called(model, self.first)
+            self._in_8_bits = Float8Layers(model.base_model, plan, mesh["tp"], stage, layout.sequence)
+        _share(model, mesh["tp"], self._in_8_bits is not None, layout.sequence)
+        self.alone = [layout.sequence and not _is_part(p) for p in model.parameters()]
+        self.module = _Called(model, self.first, layout.tp if layout.sequence else 1)
         _spread(self.module, model.base_model.layers, mesh["dp"], layout)
         self.module.to_empty(device="hpu")
 
@@ -141,12 +154,12 @@ class _Stage:
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
         kind = torch.float32 if self.layout.precision == "mixed" else torch.bfloat16
-        shape = (self.layout.micro_batch, ids.shape[1])
+        batch, length = self.layout.micro_batch, ids.shape[1]
         words = len(torch.empty(self.words, device="meta").chunk(self.layout.tp)[self.mesh["tp"].get_local_rank()])
-        hidden, logits = ((*shape, n) for n in (self.size, words))
+        hidden = (batch, length // self.module.parts, self.size)
         passed = torch.empty(*hidden, dtype=kind, device="meta", requires_grad=True)
-        given = ids[: shape[0]].to("meta") if self.first else passed
-        out = torch.empty(*logits, dtype=kind, device="meta", requires_grad=True) if self.last else passed
+        given = ids[:batch].to("meta") if self.first else passed
+        out = torch.empty(batch, length, words, dtype=kind, device="meta", requires_grad=True) if self.last else passed
         stage = PipelineStage(
             self.module, self.number, self.layout.pp, torch.device("hpu"), given, out,
             group=self.mesh["pp"].get_group(),
@@ -158,36 +171,42 @@ class _Stage:
 
 
 class _Called(torch.nn.Module):
-    """A stage as pipelining calls it: tokens or hidden values in, hidden values or logits out."""
+    """A stage as pipelining calls it: tokens or hidden values in, hidden values or logits out. parts: of the sequence,
+    of which this card has one where its layers are not shared."""
 
-    def __init__(self, model: Any, first: bool) -> None:
+    def __init__(self, model: Any, first: bool, parts: int) -> None:
         super().__init__()
-        self.model, self._first = model, first
+        self.model, self._first, self.parts = model, first, parts
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         given = {"input_ids": x} if self._first else {"inputs_embeds": x}
+        if self.parts > 1:
+            length = x.shape[1] * (1 if self._first else self.parts)
+            given["position_ids"] = torch.arange(length, device=x.device).unsqueeze(0)
         made: torch.Tensor = self.model(**given, use_cache=False).logits
         return made
 
 
-def _share(model: Any, mesh: Any, in_8_bits: bool) -> None:
+def _share(model: Any, mesh: Any, in_8_bits: bool, sequence: bool) -> None:
     """Has this rank keep its part of the layers, by the configuration's own plan of tensor parallelism, and of the
-    words. in_8_bits: whether it has that of the layers already."""
-    from torch.distributed.tensor import Replicate
+    words. in_8_bits: whether it has that of the layers already; sequence: whether it has a part of hidden values."""
+    from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     if mesh.size() == 1:
         return
-    styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel}
+    hidden = Shard(1) if sequence else Replicate()
+    styles = {"colwise": ColwiseParallel(), "rowwise": RowwiseParallel(output_layouts=hidden)}
     plan = {} if in_8_bits else model.config.base_model_tp_plan
-    parallelize_module(model.base_model, mesh, {path: styles[style]() for path, style in plan.items()})
+    parallelize_module(model.base_model, mesh, {path: styles[style] for path, style in plan.items()})
     for owner in sorted({path.rpartition(".")[0] for path, style in plan.items() if style == "colwise"}):
         for module in _matching(model.base_model, owner):
-            read_by_parts(module, functools.partial(_replicated, mesh))
+            read_by_parts(module, functools.partial(_replicated, mesh, hidden))
     if not isinstance(model.base_model.embed_tokens, torch.nn.Identity):
-        parallelize_module(model.base_model, mesh, {"embed_tokens": RowwiseParallel(input_layouts=Replicate())})
+        words = RowwiseParallel(input_layouts=Replicate(), output_layouts=hidden)
+        parallelize_module(model.base_model, mesh, {"embed_tokens": words})
     if not isinstance(model.lm_head, torch.nn.Identity):
-        parallelize_module(model, mesh, {"lm_head": ColwiseParallel()})
+        parallelize_module(model, mesh, {"lm_head": ColwiseParallel(input_layouts=hidden)})
 
 
 def _matching(model: Any, path: str) -> list[Any]:
@@ -195,11 +214,17 @@ def _matching(model: Any, path: str) -> list[Any]:
     return [module for name, module in model.named_modules() if fnmatch.fnmatchcase(name, path)]
 
 
-def _replicated(mesh: Any, x: torch.Tensor) -> Any:
-    """Says that all cards have a tensor."""
+def _replicated(mesh: Any, placement: Any, x: torch.Tensor) -> Any:
+    """A tensor that all cards have, or a part of one by its placement, as one that all have."""
     from torch.distributed.tensor import DTensor, Replicate
 
-    return DTensor.from_local(x, mesh, [Replicate()], run_check=False)
+    found = DTensor.from_local(x, mesh, [placement], run_check=False)
+    return found if placement.is_replicate() else found.redistribute(placements=[Replicate()])
+
+
+def _is_part(weight: Any) -> bool:
+    """Whether a card has a part of a weight, or DTensor sums its gradients."""
+    return hasattr(weight, "placements") or getattr(weight, "tensor_model_parallel", False)
 
 
 def _spread(module: Any, layers: Any, mesh: Any, layout: Layout) -> None:

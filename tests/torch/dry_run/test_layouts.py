@@ -16,7 +16,7 @@ if HAS_TORCH:
 
     import habana_tf
     from habana_tf.card.model.cluster_time import work
-    from habana_tf.card.prediction.layouts import Layout
+    from habana_tf.card.prediction.layouts import Layout, LayoutPlan
     from habana_tf.card.prediction.ranks import Collective
     from habana_tf.dry_run import layouts
     from habana_tf.dry_run.ranks import predict_ranks
@@ -64,6 +64,31 @@ def test_cards_that_share_layers_sum_hidden_values_four_times_a_layer_and_nothin
     one, two = (collectives(Layout(2, 1, 1, 0, 1, 1, "none", "bf16"), layers) for layers in (1, 2))
     hidden = 2 * 256 * 512
     assert two - one == {("all_reduce", hidden): 4} and max(nbytes for _, nbytes in two) == hidden
+
+
+@on_device(modes=LAZY)
+def test_cards_that_share_the_sequence_gather_and_scatter_what_others_sum() -> None:
+    """Half of the tokens each outside attention and MLP, whose norms' gradients are summed once a step."""
+    for precision in ("bf16", "fp8"):
+        at = Layout(2, 1, 1, 0, 2, 3, "none", precision, sequence=True)
+        one, two = (collectives(at, layers) for layers in (1, 2))
+        hidden, norm = 2 * 2 * 256 * 512, 2 * 512
+        more = two - one
+        assert more["all_gather", hidden] == more["reduce_scatter", hidden] == 3 * 4
+        assert one["all_reduce", 3 * norm] == two["all_reduce", 5 * norm] == 1
+        assert not any(kind == "all_reduce" and nbytes >= hidden for kind, nbytes in two)
+    assert collectives(Layout(2, 2, 1, 0, 1, 3, "none", "fp8", sequence=True), 2)["send", 256 * 512] == 3
+
+
+@on_device(modes=LAZY)
+def test_cards_share_the_sequence_where_less_does_not_fit() -> None:
+    found, at = search(2, 16), Layout(2, 1, 1, 0, 16, 1, "none", "bf16")
+    whole, part = (found._points(replace(at, sequence=part), 6, (1,))[0][2] for part in (False, True))
+    assert part < 0.7 * whole
+    found.room = int(0.8 * whole)
+    best = found.fastest(2, 1, "bf16")
+    assert best is not None and best.layout == replace(at, sequence=True)
+    assert "shared" in str(LayoutPlan(chip("gaudi2"), (best,), (), 1))
 
 
 @on_device(modes=LAZY)
