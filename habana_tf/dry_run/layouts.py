@@ -6,22 +6,25 @@ over the micro-batches of a step. The best is recorded once more as it is.
 
 What is not recorded: weights with gradients and state that are more than the card has; more stages, once fewer fit;
 recomputation, parts of the sequence and more of ZeRO, where less fits, which is faster; "some" recomputation where
-cards may share the sequence, which saves more, and in 8 bits, where it is that of all; more sequences at once with what did not fit fewer, or once they were no
+cards may share the sequence, which saves more; more sequences at once with what did not fit fewer, or once they were no
 faster than half of them; and another precision but for the best layouts of the first.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.layouts import Layout, LayoutPlan, LayoutRow
 from habana_tf.dry_run.ranks import Jobs
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.reports.units import size
+
+if TYPE_CHECKING:
+    from habana_tf.torch.dry_run.rank import Rank
 
 _log = logging.getLogger("habana_tf")
 _STATE = {"bf16": (2, 2, 4), "mixed": (4, 4, 8), "fp8": (3, 2, 4)}
@@ -71,6 +74,31 @@ def plan_layouts(
     return LayoutPlan(known, tuple(rows), tuple(search.left_out), search.tried)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A layout's training step, with few layers and micro-batches. layers: of a stage; whole: how many it has; counts:
+    micro-batches; ranks: of each number of layers, with a step of each count."""
+
+    at: Layout
+    whole: int
+    layers: tuple[int, ...]
+    counts: tuple[int, ...]
+    ranks: tuple[list[Rank], ...]
+
+    def points(self, jobs: Jobs) -> list[_Point]:
+        """Of each count, with all layers."""
+        made = [[self._point(jobs, found, n) for found in self.ranks] for n in range(1, 1 + len(self.counts))]
+        return [_at(self.whole, list(zip(self.layers, points, strict=True))) for points in made]
+
+    def step(self, points: Sequence[_Point]) -> _Point:
+        """All micro-batches, by those points."""
+        return _at(self.at.micro_batches, list(zip(self.counts, points, strict=True)))
+
+    def _point(self, jobs: Jobs, found: Sequence[Rank], number: int) -> _Point:
+        step = jobs.predicted(found, number)
+        return step.seconds, max(rank.exposed for rank in step.ranks), float(step.memory)
+
+
 @dataclass
 class _Search:
     config: Any
@@ -111,8 +139,6 @@ class _Search:
         ways = {"none": (False,), "some": (False,), "all": (False,)}
         if tp > 1 and self.length % tp == 0:
             ways = {"none": (False, True), "all": (True,)}
-        elif precision == "fp8":  # the engine's products are all made again
-            del ways["some"]
         options = [
             (again, zero, sequence)
             for again, given in ways.items()
@@ -161,26 +187,31 @@ class _Search:
         """By lines over layers and micro-batches. whole: with all layers."""
         of_stage = self.layers // at.pp
         layers = (of_stage,) if whole or not self.alike or of_stage <= 4 else (3, 4)
-        low = max(2, at.pp + (at.pp > 1))  # from there on the first stage keeps no more of them
-        high = low + at.pp  # stages take turns: that many micro-batches are one round of all
-        counts = (low, high) if at.micro_batches > high else (at.micro_batches,)
-        recorded = [self._points(at, n, counts) for n in layers]
-        across = [_at(of_stage, list(zip(layers, points, strict=True))) for points in zip(*recorded, strict=True)]
-        if any(point[2] > self.room for point in across):
+        found = recorded(self.jobs, self.config, at, self.length, layers)
+        points = found.points(self.jobs)
+        if any(point[2] > self.room for point in points):
             return None
-        seconds, waits, nbytes = _at(at.micro_batches, list(zip(counts, across, strict=True)))
-        memory = max(nbytes, *(point[2] for point in across)) + self.jobs.chip.idle_memory_bytes
+        seconds, waits, nbytes = found.step(points)
+        memory = max(nbytes, *(point[2] for point in points)) + self.jobs.chip.idle_memory_bytes
         return LayoutRow(at, self.length, seconds, waits, int(memory), layers == (of_stage,))
 
-    def _points(self, at: Layout, layers: int, counts: Sequence[int]) -> list[_Point]:
-        """Steps of so many micro-batches, all of one recording."""
-        from habana_tf.torch.dry_run.language_step import program
 
-        ranks = [stage * at.dp * at.tp for stage in range(at.pp)]
-        made = program(self.config, at, self.length, layers, (counts[0], *counts))
-        found = self.jobs.recorded(made, at.cards, ranks, 1 + len(counts))
-        steps = [self.jobs.predicted(found, number) for number in range(1, 1 + len(counts))]
-        return [(step.seconds, max(rank.exposed for rank in step.ranks), float(step.memory)) for step in steps]
+def recorded(
+    jobs: Jobs, config: Any, at: Layout, length: int, layers: Sequence[int], counts: Sequence[int] = (),
+    made: Callable[[Any, Any], Any] | None = None,
+) -> Recorded:  # fmt: skip
+    """Records steps of so many micro-batches with each number of layers. counts: by default as many as a line needs;
+    made: see `language_step.program`."""
+    from habana_tf.torch.dry_run.language_step import program
+
+    low = max(2, at.pp + (at.pp > 1))  # from there on the first stage keeps no more of them
+    high = low + at.pp  # stages take turns: that many micro-batches are one round of all
+    counts = tuple(counts) or ((low, high) if at.micro_batches > high else (at.micro_batches,))
+    ranks = [stage * at.dp * at.tp for stage in range(at.pp)]
+    programs = [program(config, at, length, n, (counts[0], *counts), made) for n in layers]
+    found = tuple(jobs.recorded(each, at.cards, ranks, 1 + len(counts)) for each in programs)
+    whole = config.get_text_config().num_hidden_layers // at.pp
+    return Recorded(at, whole, tuple(layers), counts, found)
 
 
 def _at(where: float, points: Sequence[tuple[float, _Point]]) -> _Point:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.card.model.cluster_time import ClusterTime, cluster_time, together
+from habana_tf.card.model.cluster_time import ClusterTime, UnitWork, side_by_side, work, work_time
 from habana_tf.card.model.collective_time import collective_seconds
 from habana_tf.card.model.network import slowest
-from habana_tf.card.model.parameters import FITTED, LATEST, check_release
+from habana_tf.card.model.parameters import FITTED, LATEST, Parameters, check_release
 from habana_tf.card.prediction.ranks import Collective, Disagreement, Event, Launch, Span, check, simulated
 from habana_tf.card.prediction.waits import RankTime, rank_time
 from habana_tf.hardware.boxes import Box
@@ -117,7 +118,14 @@ class Jobs:
     def __init__(self, chip: str | None, box: str | None, release: str) -> None:
         self.chip = chip_named(chip)
         self._box, self._parameters = box_named(self.chip, box), FITTED.at(check_release(release))
-        self._known: dict[bytes, tuple[str, ClusterTime]] = {}
+        self._work: dict[bytes, tuple[str, Sequence[UnitWork]]] = {}
+        self._times: dict[bytes, tuple[str, ClusterTime]] = {}
+
+    def by(self, parameters: Parameters) -> Jobs:
+        """These with other parameters: what programs compute stays known."""
+        made = copy.copy(self)
+        made._parameters, made._times = parameters, {}
+        return made
 
     def recorded(self, program: Callable[[], Any], world: int, ranks: Sequence[int], steps: int) -> list[Rank]:
         """What these ranks do in so many steps of an optimizer, and those whose objects they need. Raises Disagreement
@@ -157,7 +165,10 @@ class Jobs:
     def predicted(self, found: Sequence[Rank], step: int) -> RanksPrediction:
         """A step of what ranks do, by its number, negative from the last. Raises Disagreement, NothingLaunched."""
         steps = {rank.number: rank.step(step) for rank in found}
-        events = {number: self._events(made.events) for number, made in steps.items()}
+        events = {
+            number: [*self._events(made.events[: made.update]), *self._events(made.events[made.update :])]
+            for number, made in steps.items()
+        }
         if not any(events.values()):
             raise NothingLaunched("the program launches nothing on the card: put its model on 'hpu'")
         spans = simulated(events, self._collective)
@@ -172,11 +183,15 @@ class Jobs:
         return collective_seconds(self.chip, self._box, event.kind, event.nbytes, event.ranks, hop)
 
     def _events(self, found: Sequence[UnrunLaunch | Collective]) -> list[Event]:
-        """The launches and collectives of a step. MME, TPC and HBM work side by side in it as they do in a program:
-        collectives end programs, and the model of a card is fitted to steps (an assumption: docs/fidelity.md)."""
+        """Launches and collectives of a step's gradients, or of its update, which scripts end by `mark_step`. MME, TPC
+        and HBM work side by side in them as they do in a program: collectives end programs, and the model of a card is
+        fitted to steps (an assumption: docs/fidelity.md)."""
         of = {k: self._time(each.program) for k, each in enumerate(found) if not isinstance(each, Collective)}
         alone = sum(time.seconds for _, time in of.values())
-        share = together([u for _, time in of.values() for u in time.units], self._parameters) / alone if alone else 1.0
+        matrix, vector, memory = (sum(time.busy[k] for _, time in of.values()) for k in range(3))
+        pauses = self._parameters.launch * sum(len(time.units) for _, time in of.values())
+        together = side_by_side(matrix, vector, memory, self._parameters) + pauses
+        share = together / alone if alone else 1.0
         return [
             each
             if isinstance(each, Collective)
@@ -185,9 +200,11 @@ class Jobs:
         ]
 
     def _time(self, program: Unrun) -> tuple[str, ClusterTime]:
-        key = program.recording.computed()
-        if key not in self._known:
+        key = program.key
+        if key not in self._work:
             made = program.lowered()
-            time = cluster_time(self.chip, made.program, frozenset(made.made.values()), self._parameters)
-            self._known[key] = made.cluster.name, time
-        return self._known[key]
+            self._work[key] = made.cluster.name, work(self.chip, made.program, frozenset(made.made.values()))
+        if key not in self._times:
+            name, found = self._work[key]
+            self._times[key] = name, work_time(self.chip, found, self._parameters)
+        return self._times[key]

@@ -67,6 +67,13 @@ class ClusterTime:
     seconds: float
 
     @cached_property
+    def busy(self) -> tuple[float, float, float]:
+        """Seconds of MME, TPC and HBM, each by itself."""
+        matrix = sum(u.busy for u in self.units if u.unit.product)
+        vector = sum(u.busy for u in self.units if not u.unit.product)
+        return matrix, vector, sum(u.memory for u in self.units)
+
+    @cached_property
     def matrix(self) -> float:
         return sum(u.seconds for u in self.units if u.unit.product)
 
@@ -145,7 +152,13 @@ def cluster_time(
     """The time of one launch of a lowered cluster; arguments as for `work`. chain: whether each bundle waits for the
     one before it, as in the forward pass of a network without branches: engines and memory then work side by side
     within a bundle only, and each product is as fast as a single one."""
-    found = work(chip, program, results)
+    return work_time(chip, work(chip, program, results), parameters, chain)
+
+
+def work_time(
+    chip: Chip, found: Sequence[UnitWork], parameters: Parameters, chain: bool = False
+) -> ClusterTime:  # fmt: skip
+    """The time of a cluster with such units; see `cluster_time`."""
     timed = [_timed(chip, replace(w, alone=True) if chain else w, parameters) for w in found]
     if not chain:
         return ClusterTime(timed, together(timed, parameters))

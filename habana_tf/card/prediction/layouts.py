@@ -14,9 +14,9 @@ from habana_tf.reports.units import brief, size
 
 @dataclass(frozen=True)
 class Layout:
-    """How a job is laid on cards. tp, pp, dp: cards that share layers, stages, copies of the model; zero: 0 for one
-    copy, 1 where the optimizer's state is spread over the copies and gradients are summed once a step, 2 where
-    gradients are spread, too, 3 where weights are; micro_batch: sequences at once; micro_batches: of them before an
+    """How a job is laid on cards. tp, pp, dp: cards that share layers, stages, copies of the model; zero: 0 where
+    nothing is spread over the copies, 1 where the optimizer's state is and gradients are summed once a step, 2 where
+    gradients are, too, 3 where weights are; micro_batch: sequences at once; micro_batches: of them before an
     update; recompute: what of layers is computed again in the backward pass beside attention's weights: "none", "some"
     for all but products and what cards sum, or "all"; precision: "bf16" for
     weights and all, "mixed" for weights of fp32 and products of bf16, "fp8" for "bf16" with
@@ -44,9 +44,10 @@ class Layout:
 
     def __str__(self) -> str:
         again = "" if self.recompute == "none" else f", {self.recompute} recomputed"
+        tokens = " with tokens shared" if self.sequence else ""
         return (
-            f"tp {self.tp}{' with its sequence' if self.sequence else ''}, pp {self.pp}, dp {self.dp}, ZeRO {self.zero}, "
-            f"{self.micro_batches} x {self.micro_batch} sequences, {self.precision}{again}"
+            f"tp {self.tp}{tokens}, pp {self.pp}, dp {self.dp}, ZeRO {self.zero}, {self.micro_batches} x "
+            f"{self.micro_batch} sequences, {self.precision}{again}"
         )
 
 

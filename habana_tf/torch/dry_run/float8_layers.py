@@ -60,6 +60,7 @@ class _Linear(Linear):
         if style == "colwise":  # of parts that are gathered already
             for parameter in self.parameters():
                 parameter.tensor_model_parallel = True  # type: ignore[attr-defined]
+        self.requires_grad_(old.weight.requires_grad)
         self.first, self._turned = True, sequence and style == "rowwise"
 
     def forward(self, x: torch.Tensor) -> Any:  # type: ignore[override]

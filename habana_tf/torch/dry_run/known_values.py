@@ -59,10 +59,10 @@ class KnownValues:
         for block in results:
             made = computed.get(block)
             if made is not None:
-                block.host().numpy()[: made.nbytes] = made.reshape(-1).view(np.uint8)
+                block.host()[: made.nbytes].copy_(torch.from_numpy(made.reshape(-1).view(np.uint8)))
                 self.tell(block)
             elif block in self:
-                block.host().numpy()[:] = 0  # no op: PyTorch's recomputation counts those
+                block.host().zero_()
                 del self._blocks[block.address]
 
     def _value(self, recording: Recording, ref: Ref, inputs: Inputs, numbers: Sequence[Sequence[float]]) -> Any:

@@ -23,9 +23,13 @@ from habana_tf.torch.dry_run.generation import FUSED, shortened, use_habanas_att
 from habana_tf.torch.dry_run.shared_layers import read_by_parts
 
 
-def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequence[int]) -> Callable[[], None]:
+def program(
+    config: Any, layout: Layout, length: int, layers: int, steps: Sequence[int],
+    made: Callable[[Any, torch.dtype], Any] | None = None,
+) -> Callable[[], None]:  # fmt: skip
     """What a rank does. length: tokens of a sequence; layers: of each stage; steps: the micro-batches of each. The
-    first makes the optimizer's state."""
+    first makes the optimizer's state. made: gives the model of a configuration, with the type of its weights, of which
+    some may not be trained; by default a causal one with Habana's attention."""
 
     def run() -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -37,8 +41,8 @@ def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequen
         dist.init_process_group("hccl")
         shape = (layout.pp, layout.dp, layout.tp)
         mesh = init_device_mesh("hpu", shape, mesh_dim_names=("pp", "dp", "tp"))
-        stage = _Stage(config, layout, layers, mesh)
-        weights = list(stage.module.parameters())
+        stage = _Stage(shortened(config, layers), layout, mesh, made or _causal)
+        weights = [p for p in stage.module.parameters() if p.requires_grad]
         parts = [torch.nn.Parameter(_part(p.detach(), p)) for p in weights]
         optimizer = torch.optim.AdamW(parts)
         for micro_batches in steps:
@@ -51,6 +55,12 @@ def program(config: Any, layout: Layout, length: int, layers: int, steps: Sequen
             optimizer.zero_grad()
 
     return run
+
+
+def _causal(config: Any, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=FUSED)
 
 
 def _keeping_products() -> Any:
@@ -85,16 +95,12 @@ class _Stage:
     """This rank's part of the model. alone: of each weight, whether it is whole and reads a part of the sequence, so
     that its gradients are to be summed over the cards that share the sequence."""
 
-    def __init__(self, config: Any, layout: Layout, layers: int, mesh: Any) -> None:
-        from transformers import AutoModelForCausalLM
-
+    def __init__(self, config: Any, layout: Layout, mesh: Any, made: Callable[[Any, torch.dtype], Any]) -> None:
         self.layout, self.mesh, self.number = layout, mesh, mesh["pp"].get_local_rank()
         self.first, self.last = self.number == 0, self.number == layout.pp - 1
         dtype = torch.float32 if layout.precision == "mixed" else torch.bfloat16
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(
-                shortened(config, layers), dtype=dtype, attn_implementation=FUSED
-            ).train()
+            model = made(config, dtype).train()
         self.size, self.words = model.config.hidden_size, model.config.vocab_size
         if layout.recompute != "none":
             kept = {"context_fn": _keeping_products} if layout.recompute == "some" else {}
@@ -108,20 +114,30 @@ class _Stage:
             stage, plan = mesh["dp", "tp"]._flatten().get_group(), model.config.base_model_tp_plan or {}
             self._in_8_bits = Float8Layers(model.base_model, plan, mesh["tp"], stage, layout.sequence)
         _share(model, mesh["tp"], self._in_8_bits is not None, layout.sequence)
-        self.alone = [layout.sequence and not _is_part(p) for p in model.parameters()]
-        self.module = _Called(model, self.first, layout.tp if layout.sequence else 1)
-        _spread(self.module, model.base_model.layers, mesh["dp"], layout)
+        self.alone = [layout.sequence and not _is_part(p) for p in model.parameters() if p.requires_grad]
+        self.module: Any = _Called(model, self.first, layout.tp if layout.sequence else 1)
+        alone = self.first and self.last
+        if alone:
+            model.tie_weights()  # sharing parts them, and so does taking memory
+        if layout.zero and layout.dp > 1:
+            (layers,) = [m for m in model.base_model.children() if isinstance(m, torch.nn.ModuleList)]
+            _spread(self.module, layers, mesh["dp"], layout)
         self.module.to_empty(device="hpu")
+        if alone:
+            model.tie_weights()
+        if layout.dp > 1 and not layout.zero:
+            self.module = torch.nn.parallel.DistributedDataParallel(self.module, process_group=mesh["dp"].get_group())
 
     def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """logits: of this card's part of the words where cards share the layers."""
+        """logits: of this card's part of the words where cards share the layers; of a classifier, whose labels are
+        such words, of a sequence."""
         from torch.distributed.tensor import DTensor, Shard
 
-        flat = logits.flatten(0, 1).float()
+        flat = logits.flatten(0, -2).float()
         if self.layout.tp > 1:
             whole = (len(flat), self.words)
             flat = DTensor.from_local(flat, self.mesh["tp"], [Shard(-1)], shape=whole, stride=(self.words, 1))
-        return F.cross_entropy(flat, labels.flatten())
+        return F.cross_entropy(flat, labels.flatten()[: len(flat)])
 
     def step(self, length: int, micro_batches: int) -> None:
         """The gradients of so many micro-batches."""
@@ -146,7 +162,9 @@ class _Stage:
     def _sums(self, now: bool) -> None:
         """Whether the next backward pass sums its gradients over the copies of the model. If not, weights that are not
         spread beyond a step stay for the next."""
-        if self.layout.dp > 1:
+        if self.layout.dp > 1 and not self.layout.zero:
+            self.module.require_backward_grad_sync = now
+        elif self.layout.dp > 1:
             self.module.set_requires_gradient_sync(now or self.layout.zero != 1)
             self.module.set_reshard_after_backward(now or self.layout.zero == 3)
 
@@ -231,9 +249,8 @@ def _spread(module: Any, layers: Any, mesh: Any, layout: Layout) -> None:
     """Spreads weights, gradients and the optimizer's state over the copies of the model."""
     from torch.distributed.fsdp import fully_shard
 
-    if layout.dp > 1:
-        for each in (*layers, module):
-            fully_shard(each, mesh=mesh, reshard_after_forward=layout.zero == 3)
+    for each in (*layers, module):
+        fully_shard(each, mesh=mesh, reshard_after_forward=layout.zero == 3)
 
 
 def shares(config: Any) -> list[int]:

@@ -25,10 +25,11 @@ class UnrunLaunch:
 
 @dataclass(frozen=True)
 class Step:
-    """Launches and collectives between two updates by an optimizer, in order. alive: most bytes of tensors at once
-    until its end."""
+    """Launches and collectives between two updates by an optimizer, in order, from number `update` on those of the
+    second one. alive: most bytes of tensors at once until its end."""
 
     events: list[UnrunLaunch | Collective]
+    update: int
     alive: int
 
 
@@ -49,7 +50,8 @@ class Rank:
         """A step by its number, negative from the last; the whole program where it makes less than two."""
         if len(self.steps) > 1:
             return self.steps[number]
-        return Step(self.whole(), self.alive)
+        events = self.whole()
+        return Step(events, len(events), self.alive)
 
     def whole(self) -> list[UnrunLaunch | Collective]:
         """All launches and collectives."""

@@ -11,9 +11,11 @@ A value that the host asks for is there if it follows from whole numbers of the 
 from __future__ import annotations
 
 import gc
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -48,6 +50,11 @@ class Unrun:
     recording: Recording
     roles: tuple[str, ...]
     gradients: tuple[Ref, ...] = ()
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for programs that compute the same."""
+        return hashlib.sha256(self.recording.computed()).digest()
 
     def lowered(self) -> Lowered:
         """It in primitives."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from habana_tf.torch.dry_run import meshes
 from habana_tf.torch.dry_run.pretended_group import PretendedGloo, PretendedGroup
@@ -82,16 +82,23 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
     class Gloo(PretendedGloo):
         job = made
 
+    update = 0
+
+    def begins(*_: Any) -> None:
+        nonlocal update
+        recorder.flush()
+        update = len(made.events)
+
     def ended(*_: Any) -> None:
         recorder.flush()
-        made.steps.append(Step(list(made.events), recorder.memory.most))
+        made.steps.append(Step(list(made.events), update, recorder.memory.most))
         made.events.clear()
         if len(made.steps) == steps:
             raise Ended
 
     before, group.pretended = group.pretended, create
     hooked = sys.excepthook  # to which each `init_process_group` adds the number of its rank
-    hook = register_optimizer_step_post_hook(ended)
+    hooks = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ended)]
     try:
         with _changed(Gloo), recorded(lambda: RankRecorder(made)) as recorder:
             meshes.forget()
@@ -106,7 +113,8 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
                     dist.destroy_process_group()
                 meshes.forget()  # here: outside it would take a card
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         sys.excepthook = hooked
         group.pretended = before
         _meeting._rendezvous_handlers.clear()

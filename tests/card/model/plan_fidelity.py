@@ -31,7 +31,9 @@ def recorded(row: Row) -> float:
     search = _Search(config, Jobs(row.chip, None, row.release), row.cards, row.asked.length, batch)
     search.room = 2**60
     precision = "fp8" if row.asked.fp8 else "bf16"
-    at = Layout(row.asked.tensor, row.stages, row.copies, 1, row.asked.batch, row.micro, "none", precision, row.sequence)
+    at = Layout(
+        row.asked.tensor, row.stages, row.copies, 1, row.asked.batch, row.micro, "none", precision, row.sequence
+    )
     found = search._row(at)
     assert found is not None
     return found.tokens_per_second

@@ -83,9 +83,14 @@ def test_cards_that_share_the_sequence_gather_and_scatter_what_others_sum() -> N
 @on_device(modes=LAZY)
 def test_cards_share_the_sequence_where_less_does_not_fit() -> None:
     found, at = search(2, 16), Layout(2, 1, 1, 0, 16, 1, "none", "bf16")
-    whole, part = (found._points(replace(at, sequence=part), 6, (1,))[0][2] for part in (False, True))
-    assert part < 0.7 * whole
-    found.room = int(0.8 * whole)
+    whole, part = (
+        layouts.recorded(found.jobs, found.config, replace(at, sequence=part), found.length, (6,), (1,)).points(
+            found.jobs
+        )[0][2]
+        for part in (False, True)
+    )
+    assert part < 0.9 * whole
+    found.room = int((part + whole) / 2)
     best = found.fastest(2, 1, "bf16")
     assert best is not None and best.layout == replace(at, sequence=True)
     assert "shared" in str(LayoutPlan(chip("gaudi2"), (best,), (), 1))
@@ -153,7 +158,13 @@ def test_bytes_follow_from_what_is_spread() -> None:
     found = layouts._Search(wide, layouts.Jobs("gaudi2", None, layouts.LATEST), 8, 16, 16)
     weights = found.layer * 6 + found.rest
     at = Layout(1, 1, 8, 1, 1, 2, "none", "bf16")
-    each = {zero: found._points(replace(at, zero=zero), 6, (2,))[0][2] / weights for zero in (1, 2, 3)}
+    each = {
+        zero: layouts.recorded(found.jobs, found.config, replace(at, zero=zero), found.length, (6,), (2,)).points(
+            found.jobs
+        )[0][2]
+        / weights
+        for zero in (1, 2, 3)
+    }
     state = 4 / 8
     assert 2 + 2 + state <= each[1] < 6  # weights and gradients whole
     assert 2 + 2 / 8 + state <= each[2] < each[1] - 1  # weights whole
@@ -171,7 +182,9 @@ def test_a_round_of_all_stages_is_what_more_micro_batches_add() -> None:
     """They take turns, so that one more may add nothing, or twice as much."""
     found, at = search(2, 12), Layout(1, 2, 1, 0, 1, 12, "none", "bf16")
     row = found._row(at)
-    ((seconds, _, nbytes),) = found._points(at, 3, (12,))
+    ((seconds, _, nbytes),) = layouts.recorded(found.jobs, found.config, at, found.length, (3,), (12,)).points(
+        found.jobs
+    )
     assert row is not None and abs(row.seconds / seconds - 1) < 0.01
     assert row.memory == pytest.approx(nbytes + chip("gaudi2").idle_memory_bytes, rel=0.01)
 
