@@ -136,7 +136,7 @@ class _Search:
         """The fastest with so many cards and stages that fits."""
         dp = self.cards // (tp * pp)
         share, micro = self.batch // dp, 1
-        ways = {"none": (False,), "some": (False,), "all": (False,)}
+        ways: dict[str, tuple[bool, ...]] = {"none": (False,), "some": (False,), "all": (False,)}
         if tp > 1 and self.length % tp == 0:
             ways = {"none": (False, True), "all": (True,)}
         options = [

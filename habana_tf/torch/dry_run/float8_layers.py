@@ -59,7 +59,7 @@ class _Linear(Linear):
         )  # fmt: skip
         if style == "colwise":  # of parts that are gathered already
             for parameter in self.parameters():
-                parameter.tensor_model_parallel = True  # type: ignore[attr-defined]
+                parameter.tensor_model_parallel = True
         self.requires_grad_(old.weight.requires_grad)
         self.first, self._turned = True, sequence and style == "rowwise"
 
