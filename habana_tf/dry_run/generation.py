@@ -58,14 +58,22 @@ def predict_generation(
 
     loader.load()
     meter = Meter(Setting(getattr(model, "config", model), tp, precision, kept, attention), known, machine, parameters)
-    answer = _Answer(input_length, output_length, kv_cache == "growing", buckets, batch_split)
+    answer = Answer(input_length, output_length, kv_cache == "growing", buckets, batch_split)
+    return predicted(meter, answer, batch, batch_buckets, release)
+
+
+def predicted(
+    meter: Meter, answer: Answer, batch: int, batch_buckets: Sequence[int], release: str
+) -> GenerationPrediction:
+    """The same of one model on its cards, which the meter may have measured before with other batches and lengths."""
+    batch_split, setting = answer.split, meter.setting
     prompt = answer.prompt(batch)
     chosen = answer.reads[:: -(-len(answer.reads) // _LENGTHS) or 1] + answer.reads[-1:]
     found = meter([prompt, *(answer.token(batch, rows) for rows in chosen)])
     first = found[prompt]
     of_tokens = {rows: found[answer.token(batch, rows)] for rows in sorted(set(chosen))}
-    tokens = [(float(rows), each.seconds(parameters)) for rows, each in of_tokens.items()]
-    prompts = first.seconds(parameters, batch_split)
+    tokens = [(float(rows), each.seconds()) for rows, each in of_tokens.items()]
+    prompts = first.seconds(batch_split)
 
     def seconds(before: int) -> float:
         return between(tokens, answer.rows(before))
@@ -81,16 +89,17 @@ def predict_generation(
         return max(part.cached * size / prompt.batch + part.activations + waiting, token * size / batch)
 
     programs = sum(_programs(meter, answer, size) for size in {batch, *batch_buckets})
-    room = known.hbm_bytes - known.idle_memory_bytes - first.weights - programs * GRAPH_BYTES
+    room = meter.chip.hbm_bytes - meter.chip.idle_memory_bytes - first.weights - programs * GRAPH_BYTES
     return GenerationPrediction(
-        known, machine, release, tp, batch, input_length, output_length, precision, kept, kv_cache, prompts,
+        meter.chip, meter.box, release, setting.tp, batch, answer.given, answer.longest - answer.given,
+        setting.precision, setting.kv_precision, "growing" if answer.grows else "static", prompts,
         {before: seconds(before) for before in answer.shown}, prompts + sum(map(seconds, answer.lengths)),
         round(first.weights), round(cached), round(alive(batch) - cached), _largest(room, batch, alive), programs,
         meter.layers,
     )  # fmt: skip
 
 
-def _programs(meter: Meter, answer: _Answer, batch: int) -> int:
+def _programs(meter: Meter, answer: Answer, batch: int) -> int:
     """How many programs answers of a batch take."""
     passes = [answer.prompt(batch), *(answer.token(batch, rows) for rows in answer.reads)]
     if not answer.grows or len(passes) < 4:
@@ -129,26 +138,26 @@ def _largest(room: float, batch: int, needed: Callable[[int], float]) -> int:
     return best
 
 
-class _Answer:
-    """Which forward passes an answer has. lengths: tokens before each that follows the first; reads: numbers of rows
-    that these read."""
+class Answer:
+    """Which forward passes an answer has. given, longest: tokens of the prompt, and with the answer; split: parts of a
+    batch of prompts; lengths: tokens before each that follows the first; reads: numbers of rows that these read."""
 
     def __init__(
         self, prompt: int, answer: int, grows: bool, buckets: int | Sequence[int] | None, batch_split: int
     ) -> None:
-        self.grows, self._buckets, self._split = grows, buckets, batch_split
-        self._longest = prompt + answer
+        self.grows, self._buckets, self.split = grows, buckets, batch_split
+        self.given, self.longest = prompt, prompt + answer
         self._prompt = self._bucket(prompt) if buckets else prompt
-        longest = self._bucket(self._longest)
+        longest = self._bucket(self.longest)
         self._room = 0 if grows else self._prompt if buckets else longest
-        self.lengths = range(prompt, self._longest - 1)
+        self.lengths = range(prompt, self.longest - 1)
         self.reads = sorted({self.rows(before) for before in self.lengths})
         self.shown = sorted({self.lengths[k] for k in (0, len(self.lengths) // 2, -1)}) if self.lengths else []
 
     def _bucket(self, length: int) -> int:
         """What a length is padded to; without buckets that of the longest answer."""
         if self._buckets is None:
-            return self._longest
+            return self.longest
         if isinstance(self._buckets, int):
             if self._buckets < 1:
                 raise ValueError(f"buckets={self._buckets}: a step of 1 token at least")
@@ -166,7 +175,7 @@ class _Answer:
         """The pass of the prompts of a batch, or of the largest part of it."""
         from habana_tf.torch.dry_run.generation import Forward
 
-        return Forward(-(-size // self._split), self._prompt, 0, self._room)
+        return Forward(-(-size // self.split), self._prompt, 0, self._room)
 
     def token(self, size: int, rows: int) -> Forward:
         """The pass of one more token that reads so many rows."""

@@ -23,8 +23,9 @@ class Parameters:
     """Seconds between two pieces of work of an engine."""
     skew: float
     """Standard deviation of a card's step, as a share of it. Cards wait for the slowest of them."""
-    graph: float = 6.5e-6
-    """Seconds between two pieces of work in an HPU graph, whose preparation goes on beside the work before them."""
+    graph: float = 6.0e-6
+    """Seconds between two pieces of work of a program in an HPU graph, whose preparation goes on beside the work before
+    them."""
     attention: float = 1.0
     """How long a causal attention takes (`attention`), as a share of computing all of its scores as other kernels do:
     half of them are above the diagonal, and its exponentials are fast."""

@@ -25,7 +25,7 @@ class GenerationPrediction:
     first_token: seconds to it. token: seconds of one after it, by how many tokens are before it. seconds: of the whole
     answer. Bytes of one card: of its weights; of keys and values; of what is alive at most besides these, with the
     prompt or with a token (activations); of HPU graphs. largest_batch: sequences that fit, 0 where the weights do not.
-    programs: that a card compiles before it answers, with all buckets; layers: of the model."""
+    programs: forward passes that a card compiles before it answers, with all buckets; layers: of the model."""
 
     chip: Chip
     box: Box

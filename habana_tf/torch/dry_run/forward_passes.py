@@ -14,6 +14,7 @@ from dataclasses import astuple, dataclass, replace
 from habana_tf.card.model.cluster_time import cluster_time, side_by_side
 from habana_tf.card.model.collective_time import collective_seconds
 from habana_tf.card.model.memory import peak
+from habana_tf.card.model.network import slowest
 from habana_tf.card.model.parameters import Parameters
 from habana_tf.hardware.boxes import Box
 from habana_tf.hardware.chips import Chip
@@ -29,37 +30,53 @@ _SAME = 1e-3
 
 @dataclass(frozen=True)
 class Measured:
-    """A forward pass on one card. working: seconds of its engines; pieces: of work; summing: seconds of its
-    collectives. Bytes: of what is alive at most besides weights and cache, of the cache's keys and values after it, of
-    weights."""
+    """A forward pass on one card. working: seconds of its programs; summing: of its collectives. Bytes: of what is
+    alive at most besides weights and cache, of the cache's keys and values after it, of weights."""
 
     working: float
-    pieces: float
     summing: float
     activations: float
     cached: float
     weights: float
 
-    def seconds(self, parameters: Parameters, parts: int = 1) -> float:
-        """Of an HPU graph, in which the card prepares the next piece of work beside the one before. Sums over cards
-        wait for products, and products for sums. parts: as many passes that take turns before and after each sum, which
-        goes on beside the next part's work; beside that of the last part there is none."""
-        working = side_by_side(self.working, 0.0, self.pieces * parameters.graph, parameters)
-        return parts * (working + self.summing) - (parts - 1) * min(working, self.summing)
+    def seconds(self, parts: int = 1) -> float:
+        """Sums over cards wait for products, and products for sums. parts: as many passes that take turns before and
+        after each sum, which goes on beside the next part's work; beside that of the last part there is none."""
+        return parts * (self.working + self.summing) - (parts - 1) * min(self.working, self.summing)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What a recorded forward pass launches. programs: seconds of each and how many pieces of work it is; summing,
+    activations, cached, weights: as in Measured; computed: the programs that differ."""
+
+    programs: list[tuple[float, int]]
+    summing: float
+    activations: int
+    cached: int
+    weights: int
+    computed: frozenset[bytes]
+
+    def measured(self, parameters: Parameters, cards: int) -> Measured:
+        """Programs are those of an HPU graph, in which a card prepares the next piece of work beside the one before.
+        The next program waits for a sum, and that for the slowest card."""
+        seconds = (side_by_side(took, 0.0, pieces * parameters.graph, parameters) for took, pieces in self.programs)
+        working = sum(seconds) * (1 + parameters.skew * slowest(cards))
+        return Measured(working, self.summing, self.activations, self.cached, self.weights)
 
 
 class Meter:
-    """Measures forward passes of a model. layers: of its decoder; row_bytes: of a token between two of them."""
+    """Measures forward passes of a model. layers: of its decoder; row_bytes: of a token between two of them;
+    parameters: of which `graph` and `skew` may change afterwards."""
 
     def __init__(self, setting: Setting, chip: Chip, box: Box, parameters: Parameters) -> None:
-        self._setting, self._chip, self._box = setting, chip, box
-        self._parameters = replace(parameters, launch=0.0)
-        self._hop = parameters.launch
+        self.setting, self.chip, self.box, self.parameters = setting, chip, box, parameters
+        self._inside = replace(parameters, launch=0.0)
         self.row_bytes = setting.config.get_text_config().hidden_size * TYPES[setting.precision].itemsize
         kinds = kinds_of_layers(setting.config)
         self.layers = len(kinds)
         self._period = next(n for n in range(1, len(kinds) + 1) if kinds == (kinds[:n] * len(kinds))[: len(kinds)])
-        self._passes: dict[tuple[int, Forward], tuple[Measured, frozenset[bytes]]] = {}
+        self._passes: dict[tuple[int, Forward], _Pass] = {}
         self._launched: dict[bytes, tuple[float, int, int]] = {}
 
     def __call__(self, passes: Iterable[Forward]) -> dict[Forward, Measured]:
@@ -67,41 +84,45 @@ class Meter:
         wanted = list(dict.fromkeys(passes))
         counts = [n * self._period for n in RECORDED]
         if self.layers > counts[-1]:
-            parts = [self._with(n, wanted) for n in counts]
+            parts = [self._measured(n, wanted) for n in counts]
             steps = (self.layers - counts[-1]) / self._period
-            taken = {each: _taken_on([part[each][0] for part in parts], steps) for each in wanted}
+            taken = {each: _taken_on([part[each] for part in parts], steps) for each in wanted}
             if all(taken.values()):
                 return {each: found for each, found in taken.items() if found}
-        return {each: found for each, (found, _) in self._with(self.layers, wanted).items()}
+        return self._measured(self.layers, wanted)
 
     def programs(self, passes: Iterable[Forward]) -> int:
-        """How many different programs they launch: as many with all layers as with two of each kind."""
+        """How many passes differ in what they launch: as many with all layers as with two of each kind."""
         found = self._with(min(self.layers, 2 * self._period), list(dict.fromkeys(passes)))
-        return len(frozenset().union(*(programs for _, programs in found.values())))
+        return len({each.computed for each in found.values()})
 
-    def _with(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, tuple[Measured, frozenset[bytes]]]:
-        """The passes of the model with so many layers, and what each launches."""
+    def _measured(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, Measured]:
+        found = self._with(layers, wanted)
+        return {each: made.measured(self.parameters, self.setting.tp) for each, made in found.items()}
+
+    def _with(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, _Pass]:
+        """The passes of the model with so many layers."""
         missing = [each for each in wanted if (layers, each) not in self._passes]
         if missing:
-            found, weights = record(self._setting, layers, missing)
+            found, weights = record(self.setting, layers, missing)
             for each, made in found.items():
                 copied = 0 if each.room else 2 * made.cached  # what grows is read and written
                 self._passes[layers, each] = self._pass(made, weights, copied)
         return {each: self._passes[layers, each] for each in wanted}
 
-    def _pass(self, recorded: Recorded, weights: int, copied: int) -> tuple[Measured, frozenset[bytes]]:
+    def _pass(self, recorded: Recorded, weights: int, copied: int) -> _Pass:
         made = [self._launch(program) for program in recorded.programs]
         alive = max(nbytes + _others(program) for (_, _, nbytes), program in zip(made, recorded.programs, strict=True))
-        working = sum(seconds for seconds, _, _ in made) + copied / self._chip.hbm_bandwidth
+        copying = copied / self.chip.hbm_bandwidth / len(made)
+        programs = [(seconds + copying, pieces) for seconds, pieces, _ in made]
         summing = sum(self._exchange(*each) for each in recorded.asked)
-        pieces = sum(units for _, units, _ in made)
         computed = frozenset(program.recording.computed() for program in recorded.programs)
-        return Measured(working, pieces, summing, alive, recorded.cached, weights), computed
+        return _Pass(programs, summing, alive, recorded.cached, weights, computed)
 
     def _exchange(self, kind: str, nbytes: int) -> float:
-        """Seconds of a collective, whose operand products write into HBM and whose result kernels read from there."""
-        ranks, memory = range(self._setting.tp), 2 * nbytes / self._chip.hbm_bandwidth
-        return memory + collective_seconds(self._chip, self._box, kind, nbytes, ranks, self._hop)
+        """Seconds of a collective."""
+        ranks, hop = range(self.setting.tp), self.parameters.launch
+        return collective_seconds(self.chip, self.box, kind, nbytes, ranks, hop)
 
     def _launch(self, program: Unrun) -> tuple[float, int, int]:
         """Seconds of a program, how many pieces of work it is, and bytes of its workspace."""
@@ -109,15 +130,15 @@ class Meter:
         if key not in self._launched:
             made = program.lowered()
             results = frozenset(made.made.values())
-            time = cluster_time(self._chip, made.program, results, self._parameters, chain=True)
-            self._launched[key] = time.seconds, len(time.units), peak(self._chip, made, time).nbytes
+            time = cluster_time(self.chip, made.program, results, self._inside, chain=True)
+            self._launched[key] = time.seconds, len(time.units), peak(self.chip, made, time).nbytes
         return self._launched[key]
 
 
 def _taken_on(parts: Sequence[Measured], steps: float) -> Measured | None:
     """A pass that many steps after the last part; None where steps differ. Activations are a maximum, which need not be
     in the first layer."""
-    for each in ("working", "pieces", "summing", "cached", "weights"):
+    for each in ("working", "summing", "cached", "weights"):
         x, y, z = (getattr(part, each) for part in parts)
         if abs(z - 2 * y + x) > _SAME * abs(z - x + (z == x)):
             return None

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from habana_tf.torch.record import current
+
 FLOAT8 = torch.float8_e4m3fn
 COLUMNS = frozenset({"colwise", "packed_colwise", "colwise_gather_output", "colwise_rep"})
 GATHERED = frozenset({"colwise_gather_output", "colwise_rep"})
@@ -26,8 +28,9 @@ WHOLE = frozenset({"", "replicated_with_grad_allreduce"})
 class CardLinear(nn.Module):
     """One card's part of a linear layer. style: of a plan, empty for all of it; float8: whether its weights and what it
     multiplies with them are float8_e4m3fn; asked: where it notes what it would exchange with other cards, by kind and
-    bytes. Nothing is exchanged: on a card that is an op of the program that it is in, as with
-    PT_HPU_ENABLE_LAZY_COLLECTIVES."""
+    bytes. Nothing is exchanged, but the program ends: with PT_HPU_ENABLE_LAZY_COLLECTIVES Habana's bridge launches a
+    collective behind the recipe that makes its operand, and what reads the result begins another
+    (`hpu_habana_cache.cpp`, `handle_collective` in `lazy_kernels.cpp`)."""
 
     def __init__(
         self, whole: nn.Linear, style: str, cards: int, float8: bool, asked: list[tuple[str, int]]
@@ -46,15 +49,14 @@ class CardLinear(nn.Module):
             x = x.chunk(self.cards, -1)[0]
         bias = None if self.style in ROWS and self.cards > 1 else self.bias
         y = self._product(x, bias)
-        if self.cards == 1:
+        if self.cards == 1 or self.style not in ROWS | GATHERED:
             return y
+        current.recorder().flush()
         if self.style in ROWS:
             self.asked.append(("all_reduce", y.nbytes))
             return y if self.bias is None else y + self.bias
-        if self.style in GATHERED:
-            self.asked.append(("all_gather", y.nbytes * self.cards))
-            return torch.cat([y] * self.cards, -1)
-        return y
+        self.asked.append(("all_gather", y.nbytes * self.cards))
+        return torch.cat([y] * self.cards, -1)
 
     def _product(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         if self.weight.dtype is not FLOAT8:

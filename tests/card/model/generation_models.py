@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoConfig
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig
+
+from habana_tf.torch.dry_run.generation import FUSED, use_habanas_attention
 
 _OF_70B = {
     "kind": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
@@ -67,9 +70,44 @@ _MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 EAGER = frozenset({"bloom", "gemma2", "xglm", "mpt", "falcon"})
 """Kinds of models whose attention has no fused form in transformers."""
+ENDING = frozenset({"Qwen2.5-7B", "Qwen2.5-72B", "Qwen3-8B"})
+"""Models whose attention ends the program between scores and weights, see `_ending`."""
 
 
 def configuration(name: str) -> Any:
     """Of a model, by its name."""
     given = dict(_MODELS[name])
     return AutoConfig.for_model(given.pop("kind"), **given)
+
+
+def attention(name: str) -> str:
+    """How a model attends, as `predict_generation` takes it."""
+    if name in ENDING:
+        use_habanas_attention()
+        AttentionInterface.register("ending", _ending)
+        AttentionMaskInterface.register("ending", AttentionMaskInterface()[FUSED])
+        return "ending"
+    return "eager" if _MODELS[name]["kind"] in EAGER else "fused"
+
+
+def _ending(
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
+    scaling: float, **_: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    """softmax(scaling query key^T) value, as optimum-habana computes it for Qwen without `--use_flash_attention` since
+    its release for transformers 4.49 (`gaudi_eager_attention_forward` of qwen2 and qwen3): scores are handed on in
+    fp32, and `mark_step` ends the program behind them."""
+    import habana_frameworks.torch.core as htcore
+
+    batch, heads, rows, size = query.shape
+    if rows > 1 and mask is None:
+        key, value = key[:, :, :rows], value[:, :, :rows]
+        mask = torch.ones(rows, rows, dtype=torch.bool, device=query.device).tril()
+    side = (query * scaling).reshape(batch, key.shape[1], -1, size)
+    scores = (side @ key.transpose(-2, -1)).float()
+    htcore.mark_step()
+    scores = scores.reshape(batch, heads, rows, -1)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1).to(query.dtype).reshape(batch, key.shape[1], -1, scores.shape[-1])
+    return (weights @ value).reshape(batch, heads, rows, size).transpose(1, 2).contiguous(), None

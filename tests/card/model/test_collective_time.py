@@ -21,6 +21,13 @@ def test_measured_on_eight_gaudi3() -> None:
     assert all_gather == pytest.approx(0.2306e-3, rel=0.05)
 
 
+def test_measured_on_eight_gaudi2() -> None:
+    """HabanaAI/vllm-fork, guide to DeepSeek-R1, hccl_demo with 1,000 iterations: 147.58 GB/s of 32 MiB."""
+    card, machine = chip("gaudi2"), box(chip("gaudi2"))
+    all_reduce = collective_seconds(card, machine, "all_reduce", 32 << 20, range(8), 0)
+    assert all_reduce == pytest.approx((32 << 20) / 147.577e9, rel=0.02)
+
+
 @pytest.mark.parametrize("cards", [2, 8, 16, 64])
 @pytest.mark.parametrize("name", ["gaudi2", "gaudi3"])
 def test_a_sum_over_whole_boxes_is_that_of_gradients(name: str, cards: int) -> None:

@@ -19,10 +19,15 @@ def test_rows_that_are_not_predicted_have_a_reason_and_the_others_a_configuratio
         assert configuration(name).get_text_config().num_hidden_layers > 1
 
 
+BOUNDS = {"L042": 0.2, "L043": 0.46, "L115": 0.2, "L190": 0.4}
+"""Of the errors of rows: first tokens on one card and on eight, an answer on two cards in 8 bits, one in 16 whose
+attention ends programs."""
+
+
 @needs_torch
-@on_device("L042", "L115", "L189", modes=("lazy",))
-def test_a_first_token_an_answer_on_two_cards_in_8_bits_and_one_in_16_are_near_what_was_published(row: str) -> None:
+@on_device(*BOUNDS, modes=("lazy",))
+def test_first_tokens_and_answers_are_as_near_what_was_published_as_the_page_says(row: str) -> None:
     from tests.card.model.generation_fidelity import PREDICTED_ROWS, error
 
     (asked,) = (each for each in PREDICTED_ROWS if each.id == row)
-    assert abs(error(asked)) < 0.25
+    assert abs(error(asked)) < BOUNDS[row]
