@@ -156,8 +156,8 @@ class _Stage:
             loss.backward()
 
     def _products(self) -> AbstractContextManager[Any]:
-        mixed = self.layout.precision == "mixed"
-        return torch.autocast("hpu", torch.bfloat16) if mixed else nullcontext()
+        mixed = self.layout.precision == "mixed"  # what is computed again finds no weight that was cast before
+        return torch.autocast("hpu", torch.bfloat16, cache_enabled=False) if mixed else nullcontext()
 
     def _sums(self, now: bool) -> None:
         """Whether the next backward pass sums its gradients over the copies of the model. If not, weights that are not

@@ -175,6 +175,8 @@ def test_bytes_follow_from_what_is_spread() -> None:
 def test_stages_hand_on_hidden_values_and_wait() -> None:
     row = search(2, 2)._row(Layout(1, 2, 1, 0, 1, 2, "none", "bf16"))
     assert row is not None and row.whole and 0 < row.exposed < row.seconds
+    again = search(2, 2)._row(Layout(1, 2, 1, 0, 1, 2, "some", "mixed"))
+    assert again is not None and again.seconds > row.seconds
 
 
 @on_device(modes=LAZY)
