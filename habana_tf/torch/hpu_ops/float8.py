@@ -32,9 +32,11 @@ def amax(x: torch.Tensor) -> torch.Tensor:
     return x.abs().amax().float() if x.numel() else torch.zeros((), device=x.device)
 
 
+@op("power_of_two(Tensor x, bool up=False) -> Tensor", row=always)
 def power_of_two(x: torch.Tensor, up: bool = False) -> torch.Tensor:
     """The largest power of two that is at most x, or the smallest that is not below, of float32 from 0 on. A logarithm
-    would have to be exact."""
+    would have to be exact. The bridge has no such op: on the device another type's view of numbers that are not yet
+    computed would end the program that computes them."""
     bits = x.view(torch.int32)
     return ((bits + 0x7FFFFF if up else bits) & 0x7F800000).view(torch.float32)
 
@@ -57,7 +59,7 @@ def _dithered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     the mean x. Drawn from the generator of its device."""
     mantissa, smallest = _BITS[dtype]
     size = x.abs()
-    step = power_of_two(size).clamp(min=smallest) * 2.0**-mantissa
+    step = torch.ops.hpu.power_of_two(size).clamp(min=smallest) * 2.0**-mantissa
     return torch.copysign(torch.floor(size / step + torch.rand_like(size)) * step, x)
 
 
@@ -345,4 +347,6 @@ def calculate_scale_for_cast(
         size = input.abs()
         x = size.amax() if maxMode == 1 else size.amax(reduceAxis if reduceAxis is not None else 0, reduceKeepdim)
         x = x / (fullscale * backoff)
-    return torch.where(x >= 0, power_of_two(x.float(), up=True).to(x.dtype), torch.nan) if scaleMode else x
+    if not scaleMode:
+        return x
+    return torch.where(x >= 0, torch.ops.hpu.power_of_two(x.float(), up=True).to(x.dtype), torch.nan)

@@ -39,6 +39,14 @@ def cast_to_fp8(
     return out, b.reduce("max", b.map("abs", b.cast(x, DType.F32)), range(x.rank))
 
 
+@overload("hpu::power_of_two")
+def power_of_two(c: Call, x: Node, up: bool = False) -> Node:
+    b, bits = c.b, c.b.map("bitcast", x, dtype=DType.I32)
+    if up:
+        bits = b.binary("add", bits, b.const(0x7FFFFF, DType.I32))
+    return b.map("bitcast", b.binary("and", bits, b.const(0x7F800000, DType.I32)), dtype=DType.F32)
+
+
 @overload("hpu::cast_from_fp8", "hpu::cast_from_fp8.scalar", runtime=["scale"])
 def cast_from_fp8(
     c: Call, x: Node, scale: Operand | None, out_dtype: None, scale_shape: Sequence[int] | None = None

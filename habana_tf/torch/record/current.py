@@ -3,6 +3,7 @@ card."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,14 @@ def recorded_by(other: Recorder) -> Iterator[None]:
         yield
     finally:
         _recorder = before
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """In eager mode, too, has the ops within become one program, which runs when another op follows or the host reads
+    what they write. Without a device it does nothing."""
+    with contextlib.nullcontext() if _recorder is None else _recorder.together():
+        yield
 
 
 def memory() -> Memory:

@@ -85,6 +85,7 @@ class _Matrices(Scaled):
         given = [b for b in biases if b is not None]
         return made, (given[0] if splits is None and given else given or made.new_empty(0))
 
+    @current.together()
     def _in_8_bits(
         self, x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[torch.Tensor | None],
         splits: Sequence[int] | None, first: bool | None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch.record import current
 from habana_tf.torch.transformer_engine.module import Run
 from habana_tf.torch.transformer_engine.scaling import FP8TensorMeta
 
@@ -98,6 +99,7 @@ class Products(torch.autograd.Function):
         return made[0] if layer.splits is None else torch.cat(made)
 
     @staticmethod
+    @current.together()
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         layer, run, count = ctx.layer, ctx.layer.run, ctx.count
         x, *saved = ctx.saved_tensors

@@ -7,13 +7,12 @@ in place and never read by the host: a recorded program measures and scales anew
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-
-from habana_tf.torch.hpu_ops.float8 import power_of_two
 
 if TYPE_CHECKING:
     from habana_tf.torch.transformer_engine.recipe import DelayedScaling
@@ -25,8 +24,10 @@ def power_of_two_scale(amax: torch.Tensor, scale: torch.Tensor, largest: float, 
     """2 ** (floor(log2(largest / amax)) - margin), within what float32 has an inverse of; `scale` where amax is 0 or
     not finite."""
     ratio = largest / amax.clamp(min=largest * _SMALLEST)  # no infinity, which one would look for
-    wanted = (power_of_two(ratio) * 2.0**-margin).clamp(_SMALLEST, _LARGEST)
-    return torch.where((amax > 0) & torch.isfinite(amax), wanted, scale)
+    wanted = torch.ops.hpu.power_of_two(ratio)
+    if margin:
+        wanted = (wanted * 2.0**-margin).clamp(_SMALLEST, _LARGEST)
+    return torch.where((amax > 0) & (amax < math.inf), wanted, scale)
 
 
 class FP8TensorMeta:
@@ -75,7 +76,7 @@ class FP8TensorMeta:
         else:
             scale = power_of_two_scale(amax, self.scale, largest, recipe.margin)
         self.scale.copy_(scale)
-        self.scale_inv.copy_(1 / scale)
+        self.scale_inv.copy_(scale.reciprocal())
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """By name, as they are."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.child import python
-from tests.torch.child import on_device, raises
+from tests.torch.child import get_recorder, on_device, raises
 
 pytest.importorskip("torch")
 
@@ -99,6 +99,27 @@ def test_compiled_and_on_gaudi3() -> None:
         imported=True,
         HABANA_SIM_CHIP="gaudi3",
     )
+
+
+@on_device(modes=("eager",))
+def test_a_pass_is_one_program_in_eager_mode_too() -> None:
+    module, recorder, ran = engine().Linear(12, 8), get_recorder(), []
+    run = recorder._run
+    recorder._run = lambda found: (ran.append(len(found)), run(found))
+    try:
+        for _ in range(3):
+            x, g = torch.randn(6, 12, device="hpu").requires_grad_(), torch.randn(6, 8, device="hpu")
+            torch.hpu.synchronize()
+            ran.clear()
+            with engine().fp8_autocast(enabled=True, fp8_recipe=recipe("HYBRID")):
+                made = module(x)
+            torch.hpu.synchronize()
+            forward = len(ran)
+            torch.autograd.grad(made, [x, module.weight, module.bias], g)
+            torch.hpu.synchronize()
+            assert (forward, len(ran)) == (1, 2), (ran, forward)
+    finally:
+        del recorder._run
 
 
 @on_device()
