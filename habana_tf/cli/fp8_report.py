@@ -6,7 +6,7 @@ import argparse
 import os
 
 from habana_tf.cli import scripts
-from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.output import CommandError, print_report
 
 _EPILOG = """\
 examples:
@@ -23,8 +23,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.usage = "habana-tf fp8-report [--json] SCRIPT [arguments ...]"
     parser.epilog = _EPILOG
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("script", metavar="SCRIPT", help="a Python script that uses PyTorch")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    scripts.declare_script(parser, "a Python script that uses PyTorch")
     parser.set_defaults(run=_run)
 
 
@@ -38,9 +37,4 @@ def _run(arguments: argparse.Namespace) -> int:
     load()
     with Observer() as observer:
         scripts.run_whole(arguments)
-    found = made(observer)
-    if arguments.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
-    return 0
+    return print_report(arguments, made(observer))

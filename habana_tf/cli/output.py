@@ -64,6 +64,15 @@ def print_json(data: object) -> None:
     sys.stdout.write(lines(data, "") + "\n")
 
 
+def print_report(arguments: Any, report: Any) -> int:
+    """A report, as `--json` says; the exit code of the command."""
+    if arguments.json:
+        print_json(report.to_dict())
+    else:
+        print(report)
+    return 0
+
+
 def write_file(path: str, data: bytes) -> None:
     """Writes a file that the user named. Raises CommandError."""
     try:

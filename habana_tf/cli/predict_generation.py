@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from habana_tf.cli import scripts
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import CommandError, print_json
+from habana_tf.cli.output import CommandError, print_report
 
 _EPILOG = """\
 examples:
@@ -26,8 +27,6 @@ are recorded as the card would get them.
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    from habana_tf.card.model.parameters import LATEST
-
     parser.epilog = _EPILOG
     parser.add_argument("--input-length", type=whole(1), required=True, metavar="N", help="tokens of a prompt")
     parser.add_argument("--output-length", type=whole(1), required=True, metavar="N", help="tokens of an answer")
@@ -45,9 +44,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--attention", default="fused", help="fused, or transformers' sdpa, eager (default: fused)")
     parser.add_argument("--chip", choices=["gaudi", "gaudi2", "gaudi3"], help="default: what HABANA_SIM_CHIP says")
-    parser.add_argument("--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: by chip)")
-    parser.add_argument("--release", default=LATEST, metavar="X.Y", help=f"of Habana's software (default: {LATEST})")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    scripts.declare_cards(parser)
     parser.add_argument("model", metavar="MODEL", help="a configuration of transformers")
     parser.set_defaults(run=_run)
 
@@ -70,11 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"no configuration {arguments.model!r}: {error}", 2) from error
     except ValueError as error:
         raise CommandError(str(error), 2) from error
-    if arguments.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
-    return 0
+    return print_report(arguments, found)
 
 
 def _predicted(arguments: argparse.Namespace) -> Any:

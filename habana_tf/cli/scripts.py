@@ -9,15 +9,24 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from habana_tf.cli.output import CommandError, print_json, write_file
+from habana_tf.cli.output import CommandError, print_report, write_file
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """The options of both: what cards are in, the form of the answer, the script. Those of one come before."""
+    """The options of both, and the script. Those of one come before."""
+    declare_cards(parser)
+    declare_script(parser, "a Python script that calls fit")
+
+
+def declare_cards(parser: argparse.ArgumentParser) -> None:
+    """What cards are in, and the form of the answer."""
     parser.add_argument("--box", metavar="NAME", help="HLS-1, HLS-1H, DL1, HLS-Gaudi2 or HLB-325 (default: by chip)")
     parser.add_argument("--release", default="1.14", metavar="X.Y", help="of Habana's software (default: 1.14)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
+
+
+def declare_script(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("script", metavar="SCRIPT", help=what)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 
 
@@ -69,7 +78,7 @@ def as_ranks(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), 1) from error
     if arguments.html:
         write_file(arguments.html, found.html().encode(errors="replace"))
-    return _printed(arguments, found)
+    return print_report(arguments, found)
 
 
 def answered(arguments: argparse.Namespace, answer: Callable[..., Any]) -> int:
@@ -85,12 +94,4 @@ def answered(arguments: argparse.Namespace, answer: Callable[..., Any]) -> int:
             found = answer(model, *data)
     except PredictionError as error:
         raise CommandError(str(error), 1) from error
-    return _printed(arguments, found)
-
-
-def _printed(arguments: argparse.Namespace, found: Any) -> int:
-    if arguments.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
-    return 0
+    return print_report(arguments, found)

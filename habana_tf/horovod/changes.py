@@ -27,6 +27,7 @@ from typing import Any
 from habana_tf import log, settings
 from habana_tf.host_changes.change import Change, Group, install
 from habana_tf.settings import habana as habana_variables
+from habana_tf.settings.environment import kept
 
 _log = logging.getLogger(__name__)
 _OPS = "horovod.tensorflow.mpi_ops"
@@ -148,13 +149,9 @@ def _mpi_finds_itself() -> Iterator[None]:
     """
     prefix = None if os.environ.get("OPAL_PREFIX") else _mpi_prefix()
     added = [name for name in _MPI_PLACE if name not in os.environ] if prefix is not None else []
-    try:
-        for name in added:
-            os.environ[name] = str(prefix)
+    with kept(*added):
+        os.environ.update(dict.fromkeys(added, str(prefix)))
         yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 def _mpi_prefix() -> str | None:

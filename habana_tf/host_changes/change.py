@@ -132,8 +132,13 @@ def wanted(groups: Sequence[Group], framework: Framework) -> list[Group]:
     return [group for group in groups if not names or (group.title not in without if without else group.title in names)]
 
 
-def warn_of(left_out: Sequence[Group]) -> None:
-    """Says which changes are not made, and what numbers lack for it."""
+def install_wanted(groups: Sequence[Group], chosen: Sequence[Group], started: bool = False) -> None:
+    """Makes those of some groups that are chosen. Says which are not, and what numbers lack for it. Raises ChangeError.
+    started: whether the framework had run ops before."""
+    for group in groups:
+        if group in chosen:
+            install(group, started)
+    left_out = [group for group in groups if group not in chosen]
     if left_out:
         _log.warning("HABANA_SIM_CHANGES leaves out %s", ", ".join(group.title for group in left_out))
     for group in left_out:

@@ -14,6 +14,7 @@ from typing import Any
 
 from habana_tf.settings import TF_ENABLE_DYNAMIC_SHAPES
 from habana_tf.settings.bridge import ON, OTHERS
+from habana_tf.settings.environment import kept
 from habana_tf.torch.record import current
 
 __all__ = ["env_setting", "get", "set_"]
@@ -49,17 +50,9 @@ def env_setting(name: str, value: bool | int | str) -> Iterator[None]:
     """Gives a variable a value within. Raises ValueError for a name that is not one of Habana's bridge."""
     if not name.startswith("PT_"):
         raise ValueError(f"{name} is no setting of Habana's bridge for PyTorch: their names begin with PT_")
-    changed = (name, TF_ENABLE_DYNAMIC_SHAPES.name)
-    before = {each: os.environ.get(each) for each in changed}
-    set_(name, value)
-    try:
+    with kept(name, TF_ENABLE_DYNAMIC_SHAPES.name):
+        set_(name, value)
         yield
-    finally:
-        for each, text in before.items():
-            if text is None:
-                os.environ.pop(each, None)
-            else:
-                os.environ[each] = text
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -50,10 +50,7 @@ def install(started: bool) -> None:
 
     started: whether TensorFlow had run ops before. Raises ChangeError and SettingError.
     """
-    chosen = wanted()
-    for group in chosen:
-        change.install(group, started)
-    change.warn_of([group for group in ALL if group not in chosen])
+    change.install_wanted(ALL, wanted(), started)
 
 
 def undo() -> None:

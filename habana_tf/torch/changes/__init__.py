@@ -48,8 +48,4 @@ def wanted() -> list[Group]:
 
 def install(groups: Sequence[Group]) -> None:
     """Makes those that are wanted. Raises ChangeError and SettingError."""
-    chosen = wanted()
-    for group in groups:
-        if group in chosen:
-            change.install(group)
-    change.warn_of([group for group in groups if group not in chosen])
+    change.install_wanted(groups, wanted())

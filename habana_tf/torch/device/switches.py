@@ -43,32 +43,6 @@ def get_dynamic_shape_status() -> bool:
     return TF_ENABLE_DYNAMIC_SHAPES.get()
 
 
-def enable_optim_output_sif() -> None:
-    """Nothing: Habana's infers the shapes of results that sizes decide at once for a whole program, as is always so."""
-
-
-def disable_optim_output_sif() -> None:
-    """Nothing: see `enable_optim_output_sif`."""
-
-
-def enable_inference_mode() -> None:
-    """Nothing: Habana's compiler may then take weights for constants. Programs here take them as inputs, so that other
-    weights need no other program."""
-
-
-def disable_inference_mode() -> None:
-    """Nothing: see `enable_inference_mode`."""
-
-
-def enable_quantization() -> None:
-    """Nothing: Habana's compiler then chooses types by the ranges that a model was given. Types here are those that the
-    model's ops have."""
-
-
-def disable_quantization() -> None:
-    """Nothing: see `enable_quantization`."""
-
-
 def enable_const_section_serialization(
     path: str | os.PathLike[str], clear_path: bool = False, use_compression: bool = False
 ) -> None:
@@ -80,13 +54,27 @@ def disable_const_section_serialization() -> None:
     """Nothing: see `enable_const_section_serialization`."""
 
 
+def enable_optim_output_sif() -> None:
+    """Nothing: Habana's infers the shapes of results that sizes decide at once for a whole program, as is always so."""
+
+
+def enable_inference_mode() -> None:
+    """Nothing: Habana's compiler may then take weights for constants. Programs here take them as inputs, so that other
+    weights need no other program."""
+
+
+def enable_quantization() -> None:
+    """Nothing: Habana's compiler then chooses types by the ranges that a model was given. Types here are those that the
+    model's ops have."""
+
+
 def enable_matmul3d_2d_reshape() -> None:
     """Nothing: Habana's compiler then multiplies a batch by a matrix as one product. How a product is computed is
     chosen by its costs here."""
 
 
-def disable_matmul3d_2d_reshape() -> None:
-    """Nothing: see `enable_matmul3d_2d_reshape`."""
+disable_optim_output_sif, disable_inference_mode = enable_optim_output_sif, enable_inference_mode
+disable_quantization, disable_matmul3d_2d_reshape = enable_quantization, enable_matmul3d_2d_reshape
 
 
 def setDeterministic(val: bool) -> None:

@@ -13,6 +13,7 @@ from torch._C._distributed_c10d import FakeProcessGroup
 
 from habana_tf.card.prediction.ranks import Collective
 from habana_tf.torch.distributed.kinds import KINDS
+from habana_tf.torch.distributed.work import Several, Work
 from habana_tf.torch.dry_run.known_values import is_told
 from habana_tf.torch.dry_run.rank import Rank, RankRecorder
 from habana_tf.torch.record import current, scopes
@@ -39,7 +40,7 @@ class PretendedGroup(dist.ProcessGroup):
 
     def barrier(self, *args: Any, **kwargs: Any) -> Any:
         self._note("barrier", 0, [])
-        return _Done([])
+        return _done([])
 
     def send(self, sent: Sequence[torch.Tensor], to: int, tag: int = 0) -> Any:
         return self._message("send", sent, (self.rank(), to), [])
@@ -51,15 +52,15 @@ class PretendedGroup(dist.ProcessGroup):
         ranks = tuple(self._members[k] for k in pair)
         if any(is_told(t) for t in found):
             self._tell(("message", *ranks, self._called), found, ranks[0], kind == "send")
-            return _Done(list(found))
+            return _done(found)
         self._note(kind, sum(t.nbytes for t in found), [] if kind == "recv" else found, written, ranks)
-        return _Done(list(found))
+        return _done(found)
 
     def _start_coalescing(self, device: Any) -> None:
         pass
 
     def _end_coalescing(self, device: Any) -> Any:
-        return _Done([])
+        return _done([])
 
     def _tell(self, key: tuple[Any, ...], found: Sequence[torch.Tensor], of: int, says: bool) -> None:
         """Hands numbers of the host from one rank to others."""
@@ -87,7 +88,7 @@ class PretendedGroup(dist.ProcessGroup):
         else:
             op = getattr(args[1], "reduceOp", None) if len(args) > 1 else dist.ReduceOp.SUM
             self._on_cpu(kind, found, op == dist.ReduceOp.SUM)
-        return _Done(results)
+        return _done(results)
 
     def _on_cpu(self, kind: str, found: list[list[torch.Tensor]], summed: bool) -> None:
         """Of tensors of the CPU: what results hold if all ranks have the same. summed: whether they are reduced by a
@@ -146,26 +147,9 @@ def _recorder() -> RankRecorder:
     return recorder
 
 
-class _Done(dist.Work):
+def _done(results: Sequence[torch.Tensor]) -> Work:
     """A collective that is over."""
-
-    def __init__(self, results: list[torch.Tensor]) -> None:
-        super().__init__()
-        self._results = results
-
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        return True
-
-    def is_completed(self) -> bool:
-        return True
-
-    def get_future(self) -> Any:
-        made: Any = torch.futures.Future()
-        made.set_result(self._results)
-        return made
-
-    def result(self) -> Any:
-        return self._results
+    return Work(Several([]), list(results), [], "a pretended collective")
 
 
 def _add(name: str) -> None:

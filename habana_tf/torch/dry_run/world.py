@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from habana_tf.settings.environment import kept
 from habana_tf.torch.dry_run import meshes
 from habana_tf.torch.dry_run.pretended_group import PretendedGloo, PretendedGroup
 from habana_tf.torch.dry_run.rank import Board, Ended, Rank, RankRecorder, Step
@@ -63,11 +64,9 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
     from habana_tf.torch.distributed import group
 
     group.register()
-    made, saved = Rank(rank, size, board=board), {name: os.environ.get(name) for name in _VARIABLES}
+    made = Rank(rank, size, board=board)
     local = min(cards, size)
     board.begin()
-    values = (rank, size, rank % local, local, "localhost", 29500)
-    os.environ.update(zip(_VARIABLES, map(str, values), strict=True))
     handlers = dict(_meeting._rendezvous_handlers)
 
     def meet(*args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -99,8 +98,10 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
     before, group.pretended = group.pretended, create
     hooked = sys.excepthook  # to which each `init_process_group` adds the number of its rank
     hooks = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ended)]
+    values = (rank, size, rank % local, local, "localhost", 29500)
     try:
-        with _changed(Gloo), recorded(lambda: RankRecorder(made)) as recorder:
+        with kept(*_VARIABLES), _changed(Gloo), recorded(lambda: RankRecorder(made)) as recorder:
+            os.environ.update(zip(_VARIABLES, map(str, values), strict=True))
             meshes.forget()
             recorder.flush()
             made.events.clear()
@@ -119,8 +120,3 @@ def pretended(rank: int, size: int, cards: int, board: Board, steps: int | None 
         group.pretended = before
         _meeting._rendezvous_handlers.clear()
         _meeting._rendezvous_handlers.update(handlers)
-        for name, value in saved.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
