@@ -3,10 +3,8 @@
 python -m tests.card.model.language_fidelity fit     the best parameters, and each model by parameters fitted without it
 python -m tests.card.model.language_fidelity docs    with the parameters as they are: the tables of docs/fidelity.md
 
-A step is told from micro-batches of one and of two layers, because what layers add is equal:
-
-    (micro-batches + stages - 1) x (the layers of a stage, with the head's; sums of their results over tensor parallel
-    cards) + sum of the gradients of a stage over data parallel cards + the optimizer, which reads and writes its state
+Steps are recorded as `plan(cards=)` records them, laid on cards as published, with what the scripts of the rows change
+(`language_models`); a recording is made once, and costed with each set of parameters.
 """
 
 from __future__ import annotations
@@ -19,65 +17,48 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from habana_tf.card.model.cluster_time import work
-from habana_tf.card.model.collective_time import collective_seconds
-from habana_tf.card.model.network import slowest
-from habana_tf.card.model.parameters import FITTED, Parameters
-from habana_tf.hardware.boxes import box
-from habana_tf.hardware.chips import chip
-from tests.card.model.language_models import CONFIGURATIONS, Asked, traced
+from habana_tf.card.model.parameters import FITTED, LATEST, Parameters
+from habana_tf.card.prediction.layouts import Layout
+from habana_tf.dry_run.layouts import Recorded, recorded
+from habana_tf.dry_run.ranks import Jobs
+from tests.card.model.language_models import Asked
 from tests.card.model.pages import DOCS, put
 from tests.card.model.plots import plot
 
 NAMES = ("attention", "streamed", "gaudi3")
 STEPS = (0.2, 0.1, 0.05, 0.025, 0.0125)
-OPTIMIZER_BYTES = 30
-"""Of a parameter in a step: its master copy and two moments in fp32 read and written, its gradient read, its copy in
-bf16 written."""
-GRADIENT_BYTES = 2
-SEQUENCE_PARALLEL = 1.25
-"""How much more tensor parallel cards send where each has a part of the sequence: in the backward pass what the forward
-pass gathered is gathered again."""
+LAYERS = (3, 4)
+"""Of a stage, through which lines lead to all of them."""
+FEW = (1, 2)
+"""In their place of many stages, whose recordings take minutes."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A published figure. stages, copies: pipeline stages and data parallel cards; micro: micro-batches of a step;
-    sharded: stage of ZeRO; sequence: whether tensor parallel cards share it, too; counted: what the figure counts of a
-    sequence, a second. kind: training or fine-tuning; reason: why a row is not fitted."""
+    """A published figure. counted: what it counts of a sequence, a second. kind: training or fine-tuning; reason: why a
+    row is not fitted."""
 
     id: str
     asked: Asked
+    layout: Layout
     chip: str
-    stages: int
-    copies: int
-    micro: int
-    sharded: int
-    sequence: bool
     release: str
     figure: float
     counted: int
     kind: str
     reason: str
 
-    @property
-    def cards(self) -> int:
-        return self.asked.tensor * self.stages * self.copies
-
 
 def _row(f: dict[str, str]) -> Row:
-    asked = Asked(
-        f["model"], int(f["batch"]), int(f["length"]), int(f["tensor"]), f["precision"] == "fp8", f["attention"],
-        f["trained"], f["recompute"] == "yes", f["classifies"] == "yes",
-    )  # fmt: skip
-    return Row(
-        f["id"], asked, f["chip"], int(f["stages"]), int(f["copies"]), int(f["micro"]), int(f["zero"]),
-        f["sequence"] == "yes", f["release"], float(f["figure"]), int(f["length"]) if f["unit"] == "tokens/s" else 1,
-        f["kind"], f["reason"],
-    )  # fmt: skip
+    asked = Asked(f["model"], int(f["length"]), f["attention"], f["trained"], f["classifies"] == "yes")
+    tp, pp, dp, zero, batch, micro = (int(f[k]) for k in ("tensor", "stages", "copies", "zero", "batch", "micro"))
+    again = "all" if f["recompute"] == "yes" else "none"
+    layout = Layout(tp, pp, dp, zero, batch, micro, again, f["precision"], f["sequence"] == "yes")
+    counted = asked.length if f["unit"] == "tokens/s" else 1
+    return Row(f["id"], asked, layout, f["chip"], f["release"], float(f["figure"]), counted, f["kind"], f["reason"])
 
 
 with Path(__file__).with_name("language.csv").open(encoding="utf-8", newline="") as file:
@@ -87,68 +68,29 @@ TO_CHECK = tuple(row for row in ROWS if not row.figure)
 """Predictions of what others may publish."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """Of units, as `cluster_time` counts them: seconds of products and of kernels at their peak, by what slows them;
-    seconds of HBM; how many units."""
-
-    products: float = 0.0
-    streamed: float = 0.0
-    attention_products: float = 0.0
-    kernels: float = 0.0
-    attention_kernels: float = 0.0
-    memory: float = 0.0
-    units: float = 0.0
-
-    def plus(self, other: Work, times: float = 1.0) -> Work:
-        return Work(*(a + times * b for a, b in zip(astuple(self), astuple(other), strict=True)))
-
-    def seconds(self, p: Parameters, rate: float) -> float:
-        """As `cluster_time.together` has them. rate: of products."""
-        matrix = (self.products + self.streamed / p.streamed + p.attention * self.attention_products) / rate
-        vector = (self.kernels + p.attention * self.attention_kernels) / p.tpc_rate
-        _, second, longest = sorted((matrix, vector, self.memory))
-        return longest + (1 - p.hidden) * second + p.launch * self.units
+@functools.cache
+def _recorded(asked: Asked, layout: Layout, chip: str) -> tuple[Jobs, Recorded]:
+    jobs = Jobs(chip, None, LATEST)
+    layers = LAYERS if layout.pp <= 2 else FEW
+    return jobs, recorded(jobs, asked.config, layout, asked.length, layers, made=asked.made)
 
 
 @functools.cache
-def _measured(asked: Asked, name: str, layers: int) -> Work:
-    known, total = chip(name), Work()
-    for each in traced(asked, layers).launched:
-        for w in work(known, each.program, frozenset(each.made.values())):
-            kind = "attention_" if w.attention else ""
-            field = kind + ("products" if w.unit.product else "kernels")
-            found = Work(memory=w.hbm_bytes / known.hbm_bandwidth, units=1)
-            total = total.plus(replace(found, **{"streamed" if w.streamed else field: w.engine}))
-    return total
+def _seconds(asked: Asked, layout: Layout, chip: str, parameters: Parameters) -> float:
+    jobs, found = _recorded(asked, layout, chip)
+    return found.step(found.points(jobs.by(parameters)))[0]
 
 
 def seconds(row: Row, parameters: Parameters = FITTED) -> float:
     """Of a step."""
-    p, known, asked = parameters.at(row.release), chip(row.chip), row.asked
-    one, two = (_measured(asked, row.chip, n) for n in (1, 2))
-    layers = CONFIGURATIONS[asked.model]["layers"] / row.stages
-    micro = one.plus(two.plus(one, -1), layers - 1).seconds(p, p.gaudi3 if known.mme_held_back else 1.0)
-    machine = box(known)
-    if asked.tensor > 1:
-        nbytes = 2 * asked.batch * asked.length * CONFIGURATIONS[asked.model]["hidden_size"]
-        each = collective_seconds(known, machine, "all_reduce", nbytes, range(asked.tensor), p.launch)
-        micro += 4 * layers * each * (SEQUENCE_PARALLEL if row.sequence else 1.0)
-    if row.sharded == 3:  # each layer's weights, in bf16, for the forward and for the backward pass
-        held = (traced(asked, 2).held - traced(asked, 1).held) * layers
-        once = collective_seconds(known, machine, "all_gather", 2 * int(held), range(row.copies), p.launch)
-        micro += once * (3 if asked.recompute else 2)
-    first, second = (traced(asked, n).trained for n in (1, 2))
-    trained = first + (layers - 1) * (second - first)
-    copies = range(0, row.copies * asked.tensor, asked.tensor)
-    summed = collective_seconds(known, machine, "all_reduce", int(GRADIENT_BYTES * trained), copies, p.launch)
-    updated = OPTIMIZER_BYTES * trained / (row.copies if row.sharded else 1) / known.hbm_bandwidth
-    step = (row.micro + row.stages - 1) * micro + summed + updated
-    return step * (1 + p.skew * slowest(row.cards))
+    p = parameters.at(row.release)
+    if row.chip != "gaudi3":  # which no other chip reads: one evaluation for all of them
+        p = replace(p, gaudi3=1.0)
+    return _seconds(row.asked, row.layout, row.chip, p)
 
 
 def throughput(row: Row, parameters: Parameters = FITTED) -> float:
-    return row.micro * row.asked.batch * row.copies * row.counted / seconds(row, parameters)
+    return row.layout.global_batch * row.counted / seconds(row, parameters)
 
 
 def error(row: Row, parameters: Parameters = FITTED) -> float:
@@ -159,7 +101,8 @@ def error(row: Row, parameters: Parameters = FITTED) -> float:
 def fit(rows: Sequence[Row]) -> Parameters:
     """The parameters of language models with the least squares of logarithmic errors; rows of one model in one setting
     count as one."""
-    count = {row: sum((r.asked, r.chip) == (row.asked, row.chip) for r in rows) for row in rows}
+    settings = [(row.asked, row.layout, row.chip) for row in rows]
+    count = {row: settings.count(setting) for row, setting in zip(rows, settings, strict=True)}
 
     def loss(p: Parameters) -> float:
         return sum(math.log1p(error(row, p)) ** 2 / count[row] for row in rows)
@@ -185,18 +128,22 @@ def without(model: str) -> Parameters:
     return fit([row for row in FITTED_ROWS if row.asked.model != model])
 
 
+def _setting(row: Row) -> str:
+    at = row.layout
+    batch = f"{at.micro_batches} x {at.micro_batch}, {row.asked.length:,}"
+    ways = f"{at.tp}, {at.pp}, {at.dp}"
+    return f"| {row.asked.model} | {row.kind} | {row.chip} | {at.cards} | {ways} | {batch} | {at.precision}"
+
+
 def rows_table() -> list[str]:
     lines = ["| model | what | chip | cards | tp, pp, dp | batch, tokens | precision | release | published | "
              "predicted | error | model left out |",
              "|---|---|---|--:|---|---|---|---|--:|--:|--:|--:|"]  # fmt: skip
     for row in (row for row in ROWS if row.figure):
-        a, found = row.asked, error(row)
-        other = f"{error(row, without(a.model)):+.1%}" if not row.reason else row.reason
-        batch = f"{row.micro} x {a.batch}, {a.length:,}"
+        found = error(row)
+        other = f"{error(row, without(row.asked.model)):+.1%}" if not row.reason else row.reason
         lines.append(
-            f"| {a.model} | {row.kind} | {row.chip} | {row.cards} | {a.tensor}, {row.stages}, {row.copies} | {batch} | "
-            f"{'fp8' if a.fp8 else 'bf16'} | {row.release} | {row.figure:,.6g} | {throughput(row):,.5g} | "
-            f"{found:+.1%} | {other} |"
+            f"{_setting(row)} | {row.release} | {row.figure:,.6g} | {throughput(row):,.5g} | {found:+.1%} | {other} |"
         )
     return lines
 
@@ -216,17 +163,11 @@ def to_check_table() -> list[str]:
     lines = ["| model | what | chip | cards | tp, pp, dp | batch, tokens | precision | step | tokens/s | the "
              "prediction took |", "|---|---|---|--:|---|---|---|--:|--:|--:|"]  # fmt: skip
     for row in TO_CHECK:
-        a, begin = row.asked, time.perf_counter()
-        traced.cache_clear()
-        _measured.cache_clear()
+        begin = time.perf_counter()
         step = seconds(row)
-        took, tokens = time.perf_counter() - begin, row.micro * a.batch * row.copies * a.length / step
+        took, tokens = time.perf_counter() - begin, row.layout.global_batch * row.asked.length / step
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        lines.append(
-            f"| {a.model} | {row.kind} | {row.chip} | {row.cards} | {a.tensor}, {row.stages}, {row.copies} | "
-            f"{row.micro} x {a.batch}, {a.length:,} | {'fp8' if a.fp8 else 'bf16'} | {step:.2f} s | {tokens:,.0f} | "
-            f"{took:.1f} s, {memory:.1f} GiB |"
-        )
+        lines.append(f"{_setting(row)} | {step:.2f} s | {tokens:,.0f} | {took:.1f} s, {memory:.1f} GiB |")
     return lines
 
 
@@ -237,7 +178,7 @@ def main() -> None:
         checked = to_check_table()
         put({"language rows": rows_table(), "language groups": groups_table(), "language to check": checked})
         points = [
-            (row.chip, row.figure / row.cards, throughput(row) / row.cards, not row.reason)
+            (row.chip, row.figure / row.layout.cards, throughput(row) / row.layout.cards, not row.reason)
             for row in ROWS
             if row.figure
         ]

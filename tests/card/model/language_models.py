@@ -1,14 +1,8 @@
-"""Language models as their training on cards computes them, traced for one micro-batch of one card.
-
-Modules are those of transformers, made on `meta` from the published configurations, with what Habana's scripts put in
-their place: its fused RMS norm, its fused attention (or, as `kept`, a softmax in bf16 whose weights wait for the
-gradients), linear layers in fp8 as its transformer engine computes them, adapters of low rank. Under tensor parallelism
-a card has its share of heads, of the widths within a layer, and of the words.
-"""
+"""Language models of published rows: configurations, and what their scripts put into them before they are trained
+(attention, adapters of low rank, a head that classifies), as `torch.dry_run.language_step` takes it."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +10,8 @@ import torch
 import transformers
 from torch import nn
 from torch.nn import functional as F
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-import habana_tf
-from habana_tf.card.model.lowered import Lowered
+from habana_tf.torch.dry_run.generation import FUSED
 
 _LLAMA = {
     "kind": "Llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "layers": 32,
@@ -58,121 +50,36 @@ its sizes, which has rotary embeddings in the place of learned ones."""
 
 @dataclass(frozen=True)
 class Asked:
-    """A micro-batch of a card. tensor: cards that share each layer. attention: "fused", "kept", or one of
-    transformers'. trained: "all", or the rank of adapters and the layers that have them: "8 q_proj v_proj".
-    recompute: whether layers are computed again for their gradients. classifies: a class, not words."""
+    """What is trained. attention: "fused", "kept", or one of transformers'. trained: "all", or the rank of adapters and
+    the layers that have them: "8 q_proj v_proj". classifies: a class, not words."""
 
     model: str
-    batch: int
     length: int
-    tensor: int = 1
-    fp8: bool = False
     attention: str = "fused"
     trained: str = "all"
-    recompute: bool = False
     classifies: bool = False
 
+    @property
+    def config(self) -> Any:
+        given = dict(CONFIGURATIONS[self.model])
+        kind, layers = given.pop("kind"), given.pop("layers")
+        return getattr(transformers, f"{kind}Config")(**given, num_hidden_layers=layers, pad_token_id=0)
 
-@dataclass(frozen=True)
-class Traced:
-    """What a micro-batch launches; parameters that a card holds, and those of them that are trained."""
-
-    launched: tuple[Lowered, ...]
-    held: int
-    trained: int
-
-
-@functools.cache
-def traced(asked: Asked, layers: int) -> Traced:
-    """Forward and backward pass of a model of so many layers."""
-    made = module(asked, layers)
-    words = torch.empty(asked.batch, asked.length, dtype=torch.int64, device="meta")
-    labels = words[:, 0] if asked.classifies else words
-    mask = torch.empty(1, 1, 1, 1, dtype=torch.bfloat16, device="meta")  # given, so that transformers makes none
-    found = habana_tf.predict(
-        made, {"input_ids": words, "attention_mask": mask, "labels": labels}, loss=lambda out: out.loss,
-        chip="gaudi2", precision="fp32",
-    )  # fmt: skip
-    sizes = [(p.numel(), p.requires_grad) for p in made.parameters()]
-    return Traced(tuple(found.launched), sum(n for n, _ in sizes), sum(n for n, trained in sizes if trained))
-
-
-def module(asked: Asked, layers: int) -> nn.Module:
-    """A card's share of the model, on `meta`, in bf16."""
-    given = {k: v for k, v in CONFIGURATIONS[asked.model].items() if k not in ("kind", "layers")}
-    kind = CONFIGURATIONS[asked.model]["kind"]
-    for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
-        if name in given:
-            given[name] = max(1, given[name] // asked.tensor)
-    config = getattr(transformers, f"{kind}Config")(
-        **given, num_hidden_layers=layers, attn_implementation=asked.attention, use_cache=False, pad_token_id=0,
-    )  # fmt: skip
-    head = "ForSequenceClassification" if asked.classifies else "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
-    with torch.device("meta"):
-        made: Any = getattr(transformers, kind + head)(config).to(torch.bfloat16)
-    rank, *adapted = asked.trained.split()
-    for owner in list(made.modules()):
-        for name, child in list(owner.named_children()):
-            new = child
-            if type(child).__name__.endswith("RMSNorm") and kind != "Gemma":
-                new = _Norm(child)
-            elif type(child) is nn.Linear and asked.fp8 and name != "lm_head":
-                new = _Float8Linear(child)
-            if name in adapted:
-                new = _Adapted(new, int(rank))
-            if new is not child:
-                setattr(owner, name, new)
-    if adapted:
-        for name, p in made.named_parameters():
-            p.requires_grad = name.endswith((".down", ".up"))
-    if asked.recompute:
-        made.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    return made.train()
-
-
-class _Norm(nn.Module):
-    def __init__(self, old: Any) -> None:
-        super().__init__()
-        self.weight, self.eps = old.weight, old.variance_epsilon
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        from habana_frameworks.torch.hpex.normalization import FusedRMSNorm
-
-        return FusedRMSNorm.apply(x, self.weight, self.eps)
-
-
-class _Float8Product(torch.autograd.Function):
-    """x w^T in E4M3, its gradients with E5M2; the weight in fp8 is held across micro-batches."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
-        cast, _ = torch.ops.hpu.cast_to_fp8_v2(x, None, False, False, torch.float8_e4m3fn)
-        ctx.save_for_backward(cast, small)
-        return _product(cast, False, small, True)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        cast, _ = torch.ops.hpu.cast_to_fp8_v2(grad.contiguous(), None, False, False, torch.float8_e5m2)
-        of_weight = None
-        if ctx.needs_input_grad[1]:
-            of_weight = _product(cast.flatten(0, -2), True, x.flatten(0, -2), False)
-        return _product(cast, False, weight, False), of_weight, None
-
-
-def _product(a: torch.Tensor, turned: bool, b: torch.Tensor, other: bool) -> torch.Tensor:
-    made: torch.Tensor = torch.ops.hpu.fp8_gemm_v2(a, turned, b, other, None, torch.bfloat16, None, None, None)
-    return made
-
-
-class _Float8Linear(nn.Module):
-    def __init__(self, old: nn.Linear) -> None:
-        super().__init__()
-        self.weight = old.weight
-        self.register_buffer("small", torch.empty(old.weight.shape, dtype=torch.float8_e4m3fn, device="meta"))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return _Float8Product.apply(x, self.weight, self.small)
+    def made(self, config: Any, dtype: torch.dtype) -> Any:
+        """The model of this configuration, with those weights to be trained that are."""
+        kind: Any = transformers.AutoModelForCausalLM
+        if self.classifies:
+            kind = transformers.AutoModelForSequenceClassification
+        name = FUSED if self.attention == "fused" else self.attention
+        model = kind.from_config(config, dtype=dtype, attn_implementation=name)
+        rank, *adapted = self.trained.split()
+        if adapted:
+            model.requires_grad_(False)
+        for owner in list(model.modules()):
+            for name, child in list(owner.named_children()):
+                if name in adapted:
+                    setattr(owner, name, _Adapted(child, int(rank)))
+        return model
 
 
 class _Adapted(nn.Module):
@@ -190,13 +97,6 @@ class _Adapted(nn.Module):
         return self.base(x) + added
 
 
-def _fused(owner: Any, q: Any, k: Any, v: Any, mask: Any, scaling: float | None = None, **_: Any) -> tuple[Any, None]:
-    """Habana's fused attention, which computes its weights again for the gradients."""
-    from habana_frameworks.torch.hpex.kernels import FusedSDPA
-
-    return FusedSDPA.apply(q, k, v, None, 0.0, True, scaling, "fast", True).transpose(1, 2).contiguous(), None
-
-
 def _kept(owner: Any, q: Any, k: Any, v: Any, mask: Any, scaling: float | None = None, **_: Any) -> tuple[Any, None]:
     """Attention op by op, softmax in bf16."""
     groups = q.shape[1] // k.shape[1]
@@ -207,5 +107,5 @@ def _kept(owner: Any, q: Any, k: Any, v: Any, mask: Any, scaling: float | None =
     return (torch.softmax(scores + later, -1) @ v).transpose(1, 2).contiguous(), None
 
 
-ALL_ATTENTION_FUNCTIONS["fused"] = _fused
-ALL_ATTENTION_FUNCTIONS["kept"] = _kept
+transformers.AttentionInterface.register("kept", _kept)
+transformers.AttentionMaskInterface.register("kept", lambda *_, **__: None)
