@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from habana_tf.torch.dry_run.experts import CardExperts, is_experts
 from habana_tf.torch.dry_run.rank import Rank, RankRecorder, UnrunLaunch
 from habana_tf.torch.dry_run.recorder import Unrun, recorded
 from habana_tf.torch.dry_run.shared_layers import FLOAT8, in_float8, share
@@ -62,6 +63,11 @@ class Model:
         except (KeyError, ValueError) as why:  # as transformers refuses an implementation
             raise ValueError(f"{type(self.config).__name__} with attention={setting.attention!r}: {why}") from why
         self.asked: list[tuple[str, int]] = []
+        for path, module in list(made.named_modules()):
+            if is_experts(module):
+                owner, _, name = path.rpartition(".")
+                experts = CardExperts(module, setting.tp, setting.precision == "fp8", self.asked)
+                setattr(made.get_submodule(owner), name, experts)
         share(made, setting.tp, setting.precision == "fp8", self.asked)
         made.eval().to_empty(device="hpu")
         if setting.precision != "fp8":

@@ -22,7 +22,7 @@ FLOAT8 = torch.float8_e4m3fn
 COLUMNS = frozenset({"colwise", "packed_colwise", "colwise_gather_output", "colwise_rep"})
 GATHERED = frozenset({"colwise_gather_output", "colwise_rep"})
 ROWS = frozenset({"rowwise", "packed_rowwise", "rowwise_split_input"})
-WHOLE = frozenset({"", "replicated_with_grad_allreduce"})
+WHOLE = frozenset({"", "replicated_with_grad_allreduce", "moe_tp_experts"})
 
 
 class CardLinear(nn.Module):

@@ -74,6 +74,79 @@ def test_operations_of_a_prompt_and_of_a_token_are_as_many_as_arithmetic_says(ca
         assert made == (2 * batch * rows * LINEAR + attention + head) // int(cards)
 
 
+def mixture(**more: Any) -> Any:
+    """Mixtral, with eight experts of which a token goes to two."""
+    from transformers import MixtralConfig
+
+    return MixtralConfig(**{**config().to_diff_dict(), "sliding_window": None, "model_type": "mixtral", **more})
+
+
+@on_device(modes=LAZY)
+def test_as_many_experts_are_read_as_are_drawn_on_average() -> None:
+    from habana_tf.torch.dry_run.experts import experts_read
+
+    generator = torch.Generator().manual_seed(0)
+    for experts, of_token in ((8, 2), (128, 8), (4, 4)):
+        for tokens in (1, 2, 5, 40, 1000):
+            drawn = [
+                torch.rand(tokens, experts, generator=generator).topk(of_token).indices.unique().numel()
+                for _ in range(300)
+            ]
+            assert experts_read(experts, of_token, tokens) == pytest.approx(sum(drawn) / 300, abs=0.75)
+
+
+@on_device("bf16", "fp8", modes=LAZY)
+def test_experts_multiply_their_tokens_and_are_read_if_they_have_any(precision: str) -> None:
+    from habana_tf.card.model.lowered import launch_time
+    from habana_tf.hardware.chips import chip
+    from habana_tf.torch.dry_run.generation import record
+    from habana_tf.torch.record.program import cluster_of, signature
+
+    wide = 1 if precision == "fp8" else 2
+    passes = [Forward(2, 32, 0, 48), Forward(2, 1, 40, 48), Forward(1, 1, 40, 48)]
+    found, weights = record(Setting(mixture(), precision=precision), None, passes)
+    norms, table, routers, inverse = (2 * LAYERS + 1) * WIDTH, WORDS * WIDTH, LAYERS * 8 * WIDTH, SIZE // 2 * 4
+    attention, expert = LAYERS * (2 * WIDTH * WIDTH + 2 * WIDTH * SHARED * SIZE), LAYERS * 3 * WIDTH * INNER
+    assert weights == 2 * (norms + table + routers) + 2 * inverse + wide * (attention + 8 * expert + table)
+    for each, read in zip(passes, (32, 48, 48), strict=True):
+        (program,) = found[each].programs
+        recording = program.recording
+        shapes = [shape for _, shape, _ in signature(recording)]
+        _, time = launch_time(chip("gaudi2"), cluster_of(recording), shapes, [None] * len(shapes))
+        tokens = each.batch * each.tokens
+        head, scores = 2 * each.batch * WORDS * WIDTH, LAYERS * 4 * tokens * read * WIDTH
+        products = 2 * tokens * (attention + routers + 2 * expert)
+        assert sum(u.flops for u in time.units) == products + scores + head
+
+
+@on_device(modes=LAZY)
+def test_a_token_reads_the_experts_that_its_batch_has() -> None:
+    """Twice as wide experts take as much longer as the bytes of those that are read, at the card's bandwidth."""
+    from habana_tf.hardware.chips import chip
+
+    inner, wide = 14336, {"hidden_size": 4096, "num_hidden_layers": 32}
+    for batch, read in ((1, 2), (64, 8)):
+        narrow, twice = (
+            habana_tf.predict_generation(
+                mixture(intermediate_size=inner * k, **wide), 8, 2, batch=batch, chip="gaudi2"
+            ).token[8]
+            for k in (1, 2)
+        )  # fmt: skip
+        more = 32 * read * 3 * 4096 * inner * 2 / chip("gaudi2").hbm_bandwidth
+        assert more < twice - narrow < 1.15 * more, (batch, narrow, twice, more)  # less than all of it is reached
+
+
+@on_device(modes=LAZY)
+def test_cards_share_the_middle_of_each_expert() -> None:
+    from habana_tf.torch.dry_run.generation import record
+
+    found, weights = record(Setting(mixture(), tp=2), None, [token := Forward(3, 1, 40, 48)])
+    assert found[token].asked.count(("all_reduce", 3 * WIDTH * 2)) == 2 * LAYERS
+    _, whole = record(Setting(mixture()), None, [token])
+    attention, experts = 2 * WIDTH * WIDTH + 2 * WIDTH * SHARED * SIZE, 8 * 3 * WIDTH * INNER
+    assert whole - weights == 2 * (LAYERS * (attention + experts) + WORDS * WIDTH) // 2
+
+
 @on_device("static", "growing", modes=LAZY)
 def test_words_are_those_that_transformers_finds_on_the_cpu(how: str) -> None:
     from transformers import LlamaForCausalLM
@@ -198,7 +271,7 @@ def test_parts_of_a_batch_take_turns_with_less_alive_and_sums_beside_work() -> N
 
 @on_device(modes=LAZY)
 def test_what_cannot_be_is_refused() -> None:
-    from transformers import GPT2Config
+    from transformers import GPT2Config, GptOssConfig
 
     def asked(words: str, model: Any = None, **given: Any) -> None:
         made = {"input_length": 8, "output_length": 8, "chip": "gaudi2", **given}
@@ -212,6 +285,8 @@ def test_what_cannot_be_is_refused() -> None:
     asked("kv_cache='paged'", kv_cache="paged")
     asked("has no 8-bit floats", precision="fp8", chip="gaudi")
     asked("none has room for 16 tokens", buckets=[8])
+    asked("tp=4 does not divide the 6 values", mixture(intermediate_size=6), tp=4)
+    asked("GptOssExperts is not predicted", GptOssConfig(num_hidden_layers=1), attention="eager")
     asked("GPT2Config has no plan of tensor parallelism", GPT2Config(n_layer=1, n_embd=8, n_head=2), tp=2)
 
 
