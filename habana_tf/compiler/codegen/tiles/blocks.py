@@ -26,7 +26,6 @@ from habana_tf.compiler.product_costs import (
     BLOCK_ROWS,
     BLOCK_STEPS,
     BLOCK_SUM_BYTES,
-    LOW_BLOCK_BYTES,
     LOW_BLOCK_ROWS,
     LOW_BLOCK_STEPS,
 )
@@ -82,8 +81,7 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     whole = blocks.whole
     last = nominal(whole[-1].extent) if whole else blocks.steps
     turns = size_of(whole) * blocks.steps // last * -(-last // unit)  # of the inner loop's instructions
-    nbytes = LOW_BLOCK_BYTES if is_low(c) else BLOCK_COLUMN_BYTES
-    panels = max(1, min(t.panels, nbytes // (turns * max(1, amx) * t.width * 4)))
+    panels = max(1, min(t.panels, BLOCK_COLUMN_BYTES // (turns * max(1, amx) * t.width * 4)))
     most = BLOCK_ROW_BYTES // (turns * slots(t, amx) * (64 if amx else 4))
     if blocks.outer or blocks.split is not None:
         most = min(most, BLOCK_SUM_BYTES // (t.rows * panels * t.width * 4))

@@ -46,6 +46,7 @@ from habana_tf.compiler.codegen.tiles.tiling import (
 from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
 from habana_tf.compiler.costs import CACHE_LINE, L1_SPAN, L1_WAYS, L2_BYTES, MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import (
+    BLOCK_COLUMN_BYTES,
     BLOCK_ROWS,
     CHUNK_STEPS,
     COMPACT_WORK,
@@ -53,7 +54,6 @@ from habana_tf.compiler.product_costs import (
     COPY_WORK,
     ITEM_WORK,
     L1_PANEL_BYTES,
-    LOW_BLOCK_BYTES,
     LOW_BLOCK_STEPS,
     MOST_CHUNKS,
     PACKED_ONCE_ROWS,
@@ -222,7 +222,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     lead = loops_over(c.outer)
     outer = trip_count(lead)
     work = float(rows * t.panels * t.vectors * depth * outer)
-    side = LOW_BLOCK_BYTES // (4 * LOW_BLOCK_STEPS) if is_low(c) else COPY_BLOCK_SIDE
+    side = BLOCK_COLUMN_BYTES // (4 * LOW_BLOCK_STEPS) if is_low(c) else COPY_BLOCK_SIDE
     parts = -(-rows // BLOCK_ROWS) * -(-c.columns // side) * outer
     head = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)
     blocks, dims, grid_dims = cut(c, t, dot, amx, [*head, *lead])
