@@ -33,9 +33,9 @@ def encodable(text: str, encoding: str | None) -> str:
     return text if encoding is None or text.isascii() else text.encode(encoding, _NAME).decode(encoding)
 
 
-def encoding_of(stream: TextIO | None = None) -> str | None:
-    """The encoding of a stream, by default of standard output; None if it takes all characters."""
-    return getattr(sys.stdout if stream is None else stream, "encoding", None)
+def encoding_of() -> str | None:
+    """The encoding of standard output; None if it takes all characters."""
+    return getattr(sys.stdout, "encoding", None)
 
 
 def never_fail(*streams: TextIO) -> None:
