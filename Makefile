@@ -85,7 +85,10 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) -n logical --maxprocesses 2 $(CURDIR)/tests/networks $(ARGS)
 
-TORCH_TESTS := $(CURDIR)/tests/torch $(addprefix $(CURDIR)/tests/benchmarks/,test_torch_bench.py test_single_ops.py test_torch_sizes.py test_torch_float8.py)
+# PyTorch's own, and those of other rooms that are skipped without it.
+TORCH_TESTS := $(CURDIR)/tests/torch \
+	$(addprefix $(CURDIR)/tests/benchmarks/,test_torch_bench.py test_single_ops.py test_torch_sizes.py test_torch_float8.py) \
+	$(addprefix $(CURDIR)/tests/card/model/,test_attention.py test_language_fidelity.py test_generation_fidelity.py)
 
 test-torch: $(VENV_TORCH)/.installed ## PyTorch's front end, where no TensorFlow is installed; TORCH=2.14.1 takes another release
 	@mkdir -p $(RUN)

@@ -161,3 +161,12 @@ def test_the_phases_are_those_of_the_pipeline() -> None:
     names = [pair[0] for pair in ast.literal_eval(re.sub(r", _\w+\)", ",)", ast.unparse(phases)))]
     told = re.findall(r"^ *\| (\w+) \|", section("The cold road, once per graph: the graph pass"), re.MULTILINE)
     assert told == ["phase", *names]
+
+
+def test_files_that_need_pytorch_are_tested_where_it_is() -> None:
+    """Elsewhere they are skipped: all that import from tests/torch are named in the Makefile, or are in there."""
+    taken = re.search(r"^TORCH_TESTS := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert taken is not None
+    files = [f for f in ROOT.glob("tests/**/test_*.py") if ROOT / "tests" / "torch" not in f.parents]
+    needed = {f.name for f in files if re.search(r"^from tests\.torch\b", f.read_text(), re.MULTILINE)}
+    assert needed and needed <= set(taken[1].replace(")", " ").replace(",", " ").split())

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from habana_tf.torch.dry_run.rank import Rank
 
 _log = logging.getLogger("habana_tf")
-_STATE = {"bf16": (2, 2, 4), "mixed": (4, 4, 8), "fp8": (3, 2, 4)}
-"""Bytes of a weight, of its gradient and of AdamW's state, by precision. In fp8 a weight is there in both forms."""
+_STATE = {"bf16": (2, 2, 4), "mixed": (4, 4, 8), "fp8": (2, 2, 4)}
+"""Bytes of a weight, of its gradient and of AdamW's state, by precision."""
 _FASTER = 1.01
 """A micro-batch twice as large has to be so much faster for a larger one to be looked at."""
 _BEST = 2
@@ -179,9 +179,8 @@ class _Search:
         weight, gradient, state = _STATE[at.precision]
         count = (self.layer * self.layers / at.pp + self.rest / max(2, at.pp)) / at.tp
         summed = at.zero == 1 and at.micro_batches > 1  # over the micro-batches, whole
-        return count * (
-            weight / (at.dp if at.zero == 3 else 1) + gradient / (1 if summed else at.dp) + state / at.dp
-        )  # fmt: skip
+        held = weight / at.dp if at.zero == 3 else weight + (at.precision == "fp8")  # in both forms
+        return count * (held + gradient / (1 if summed else at.dp) + state / at.dp)
 
     def _row(self, at: Layout, whole: bool = False) -> LayoutRow | None:
         """By lines over layers and micro-batches. whole: with all layers."""

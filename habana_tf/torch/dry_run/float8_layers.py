@@ -1,5 +1,6 @@
 """The linear layers of a decoder in 8 bits, by the transformer engine, as scripts of Megatron for Gaudi have them: what
-they read is measured once a step, and weights are cast with the first micro-batch."""
+they read is measured once a step, and weights are cast with the first micro-batch, or at each call where they are there
+for one call only."""
 
 from __future__ import annotations
 
@@ -21,10 +22,12 @@ from habana_tf.torch.transformer_engine.recipe import DelayedScaling
 class Float8Layers:
     """Puts them in the place of a model's. plan: which of them cards share, "colwise" by outputs or "rowwise" by
     inputs, by path; mesh: of those cards; stage: group of the cards with the same layers, which measure together;
-    sequence: whether hidden values are parts of the sequence."""
+    sequence: whether hidden values are parts of the sequence; kept: whether weights in 8 bits stay for the step."""
 
-    def __init__(self, model: Any, plan: Mapping[str, str], mesh: Any, stage: Any, sequence: bool) -> None:
-        self._stage = stage
+    def __init__(
+        self, model: Any, plan: Mapping[str, str], mesh: Any, stage: Any, sequence: bool, kept: bool
+    ) -> None:  # fmt: skip
+        self._stage, self._kept = stage, kept
         self._made: list[_Linear] = []
         group, size = mesh.get_group(), mesh.size()
         shared = Split(group, size, "column", sequence)
@@ -43,12 +46,12 @@ class Float8Layers:
     def step(self, micro_batches: int) -> AbstractContextManager[Any]:
         """For a step of so many micro-batches, forward and backward passes."""
         for each in self._made:
-            each.first = True
+            each.first = True if self._kept else None
         return fp8_autocast(True, fp8_recipe=DelayedScaling(interval=micro_batches), fp8_group=self._stage)
 
 
 class _Linear(Linear):
-    """first: whether its weight is to be cast with the next call."""
+    """first: whether its weight is to be cast with the next call and kept, or None for at each call."""
 
     def __init__(self, old: torch.nn.Linear, style: str, group: Any, size: int, sequence: bool) -> None:
         outputs = old.out_features // size if style == "colwise" else old.out_features
@@ -61,10 +64,11 @@ class _Linear(Linear):
             for parameter in self.parameters():
                 parameter.tensor_model_parallel = True
         self.requires_grad_(old.weight.requires_grad)
-        self.first, self._turned = True, sequence and style == "rowwise"
+        self.first: bool | None = True
+        self._turned = sequence and style == "rowwise"
 
     def forward(self, x: torch.Tensor) -> Any:  # type: ignore[override]
-        first, self.first = self.first, False
+        first, self.first = self.first, None if self.first is None else False
         made = functools.partial(super().forward, is_first_microbatch=first)
         return _turned(made)(x) if self._turned else made(x)
 

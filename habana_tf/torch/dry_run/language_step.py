@@ -112,7 +112,7 @@ class _Stage:
         self._in_8_bits = None
         if layout.precision == "fp8":
             stage, plan = mesh["dp", "tp"]._flatten().get_group(), model.config.base_model_tp_plan or {}
-            self._in_8_bits = Float8Layers(model.base_model, plan, mesh["tp"], stage, layout.sequence)
+            self._in_8_bits = Float8Layers(model.base_model, plan, mesh["tp"], stage, layout.sequence, layout.zero < 3)
         _share(model, mesh["tp"], self._in_8_bits is not None, layout.sequence)
         self.alone = [layout.sequence and not _is_part(p) for p in model.parameters() if p.requires_grad]
         self.module: Any = _Called(model, self.first, layout.tp if layout.sequence else 1)

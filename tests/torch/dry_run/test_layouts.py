@@ -158,17 +158,18 @@ def test_bytes_follow_from_what_is_spread() -> None:
     found = layouts._Search(wide, layouts.Jobs("gaudi2", None, layouts.LATEST), 8, 16, 16)
     weights = found.layer * 6 + found.rest
     at = Layout(1, 1, 8, 1, 1, 2, "none", "bf16")
-    each = {
-        zero: layouts.recorded(found.jobs, found.config, replace(at, zero=zero), found.length, (6,), (2,)).points(
-            found.jobs
-        )[0][2]
-        / weights
-        for zero in (1, 2, 3)
-    }
+
+    def bytes_a_weight(at: Layout) -> float:
+        recording = layouts.recorded(found.jobs, found.config, at, found.length, (6,), (2,))
+        return recording.points(found.jobs)[0][2] / weights
+
+    each = {zero: bytes_a_weight(replace(at, zero=zero)) for zero in (1, 2, 3)}
     state = 4 / 8
     assert 2 + 2 + state <= each[1] < 6  # weights and gradients whole
     assert 2 + 2 / 8 + state <= each[2] < each[1] - 1  # weights whole
     assert (2 + 2 + 4) / 8 <= each[3] < each[2] - 1  # of six layers, one or two are gathered at once
+    narrow = bytes_a_weight(replace(at, zero=3, precision="fp8", recompute="all"))
+    assert narrow < each[3] + 0.5  # 8 bits of a layer that is gathered, and not of all
 
 
 @on_device(modes=LAZY)
