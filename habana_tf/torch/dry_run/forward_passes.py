@@ -1,15 +1,17 @@
 """What forward passes of a language model take, from recordings of it with few of its layers.
 
 A decoder repeats its layers, so that it is recorded with one, two and three of them (of each kind, where kinds take
-turns). What engines do, and bytes, grow by the same amount from each to the next, and are taken on to all layers. Where
-the steps differ, all layers are recorded.
+turns). What engines do, and bytes, grow by the same amount from each to the next, and are taken on to all layers; what
+a program is bound by is asked then. Where the steps differ, all layers are recorded.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from habana_tf.card.model.cluster_time import cluster_time, side_by_side
 from habana_tf.card.model.collective_time import collective_seconds
@@ -50,11 +52,11 @@ class _Pass:
     """What a recorded forward pass launches. programs: seconds of each and how many pieces of work it is; summing,
     activations, cached, weights: as in Measured; computed: the programs that differ."""
 
-    programs: list[tuple[float, int]]
+    programs: Sequence[tuple[float, float]]
     summing: float
-    activations: int
-    cached: int
-    weights: int
+    activations: float
+    cached: float
+    weights: float
     computed: frozenset[bytes]
 
     def measured(self, parameters: Parameters, cards: int) -> Measured:
@@ -84,21 +86,42 @@ class Meter:
         wanted = list(dict.fromkeys(passes))
         counts = [n * self._period for n in RECORDED]
         if self.layers > counts[-1]:
-            parts = [self._measured(n, wanted) for n in counts]
+            parts = [self._with(n, wanted) for n in counts]
             steps = (self.layers - counts[-1]) / self._period
-            taken = {each: _taken_on([part[each] for part in parts], steps) for each in wanted}
+            taken = {each: self._taken_on([part[each] for part in parts], steps) for each in wanted}
             if all(taken.values()):
                 return {each: found for each, found in taken.items() if found}
-        return self._measured(self.layers, wanted)
+        return {each: self._measured(made) for each, made in self._with(self.layers, wanted).items()}
 
     def programs(self, passes: Iterable[Forward]) -> int:
         """How many passes differ in what they launch: as many with all layers as with two of each kind."""
         found = self._with(min(self.layers, 2 * self._period), list(dict.fromkeys(passes)))
         return len({each.computed for each in found.values()})
 
-    def _measured(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, Measured]:
-        found = self._with(layers, wanted)
-        return {each: made.measured(self.parameters, self.setting.tp) for each, made in found.items()}
+    def _measured(self, made: _Pass) -> Measured:
+        return made.measured(self.parameters, self.setting.tp)
+
+    def _taken_on(self, parts: Sequence[_Pass], steps: float) -> Measured | None:
+        """A pass that many steps after the last part; None where steps differ. Where all have as many programs, each
+        program has so many more layers, and may be bound by another thing with them; where layers have programs of
+        their own, there are more of them."""
+        apart = len({len(part.programs) for part in parts}) > 1
+        numbers = _on_lines(
+            [
+                (*((self._measured(p).working,) if apart else chain.from_iterable(p.programs)), p.summing, p.cached,
+                 p.weights, p.activations)
+                for p in parts
+            ],
+            steps,
+        )  # fmt: skip
+        if numbers is None:
+            return None
+        if apart:
+            working, summing, cached, weights, activations = numbers
+            return Measured(working, summing, activations, cached, weights)
+        *programs, summing, cached, weights, activations = numbers
+        made = list(zip(programs[::2], programs[1::2], strict=True))
+        return self._measured(_Pass(made, summing, activations, cached, weights, frozenset()))
 
     def _with(self, layers: int, wanted: Sequence[Forward]) -> dict[Forward, _Pass]:
         """The passes of the model with so many layers."""
@@ -135,17 +158,24 @@ class Meter:
         return self._launched[key]
 
 
-def _taken_on(parts: Sequence[Measured], steps: float) -> Measured | None:
-    """A pass that many steps after the last part; None where steps differ. Activations are a maximum, which need not be
-    in the first layer."""
-    for each in ("working", "summing", "cached", "weights"):
-        x, y, z = (getattr(part, each) for part in parts)
+def _on_lines(parts: Sequence[Sequence[float]], steps: float) -> list[float] | None:
+    """Numbers that many steps after the last part; None where steps differ. The last of them is a maximum, which need
+    not be in the first layer."""
+    for x, y, z in zip(*(part[:-1] for part in parts), strict=True):
         if abs(z - 2 * y + x) > _SAME * abs(z - x + (z == x)):
             return None
-    return Measured(*(z + steps * (z - y) for y, z in zip(astuple(parts[1]), astuple(parts[2]), strict=True)))
+    return [z + steps * (z - y) for y, z in zip(parts[1], parts[2], strict=True)]
 
 
 def _others(program: Unrun) -> int:
-    """Bytes of a program's inputs that are no weights and no cache."""
+    """Bytes of a program's inputs that are no weights and no cache, but for those whose memory a result of their size
+    takes: scripts add to hidden values in place, and nobody reads them once the next are there."""
     given = zip(program.roles, program.recording.inputs, strict=False)
-    return sum(math.prod(shape) * from_label(label).bytes for role, (shape, label) in given if not role)
+    inputs = Counter(_bytes(*each) for role, each in given if not role)
+    results = (program.recording.ops[op][3][k] for op, k in program.recording.outputs if op >= 0)
+    made = Counter(_bytes(shape, label) for shape, label, *_ in results)
+    return sum(nbytes * count for nbytes, count in (inputs - made).items())
+
+
+def _bytes(shape: Sequence[int], label: str) -> int:
+    return math.prod(shape) * from_label(label).bytes
