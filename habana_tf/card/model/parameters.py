@@ -23,7 +23,7 @@ class Parameters:
     """Seconds between two pieces of work of an engine."""
     skew: float
     """Standard deviation of a card's step, as a share of it. Cards wait for the slowest of them."""
-    graph: float = 6.0e-6
+    graph: float = 5.75e-6
     """Seconds between two pieces of work of a program in an HPU graph, whose preparation goes on beside the work before
     them."""
     attention: float = 1.0

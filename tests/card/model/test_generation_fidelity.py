@@ -19,7 +19,7 @@ def test_rows_that_are_not_predicted_have_a_reason_and_the_others_a_configuratio
         assert configuration(name).get_text_config().num_hidden_layers > 1
 
 
-BOUNDS = {"L042": 0.2, "L043": 0.46, "L115": 0.2, "L190": 0.4}
+BOUNDS = {"L042": 0.2, "L043": 0.5, "L115": 0.2, "L190": 0.4}
 """Of the errors of rows: first tokens on one card and on eight, an answer on two cards in 8 bits, one in 16 whose
 attention ends programs."""
 
