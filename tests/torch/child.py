@@ -5,13 +5,17 @@ A file's tests share one process. Each runs in both modes, lazy and eager.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import child
+from tests import child, installation
 from tests.child import serve as serve  # asked for in the child, with `load`
 
 
@@ -26,6 +30,22 @@ def _has_torch() -> bool:
 HAS_TORCH = _has_torch()
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed: pip install 'habana_tf[torch]'")
 MODES = "lazy", "eager"
+_BESIDE = Path(sys.prefix).with_name(".venv")
+needs_tensorflow = pytest.mark.skipif(
+    not any((_BESIDE / stamp).exists() for stamp in installation.STAMPS),
+    reason="no environment of TensorFlow is beside PyTorch's: `make test` makes one",
+)
+
+
+def tensorflow(script: str, **extra: str) -> str:
+    """What a script prints in the environment of TensorFlow."""
+    words = f"import sys\nsys.path.append({str(installation.ROOT)!r})\n" + textwrap.dedent(script)
+    done = subprocess.run(
+        [_BESIDE / "bin" / "python", "-c", words], env=child.environment(PYTHONPATH="", **extra), text=True,
+        capture_output=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def get_recorder() -> Any:

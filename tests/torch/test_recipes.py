@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.child import PATH, python
-from tests.torch.child import needs_torch
+from tests.torch.child import needs_tensorflow, needs_torch, tensorflow
 
 _TRAINS = """
     import sys
@@ -151,9 +150,9 @@ def test_a_second_process_compiles_nothing_of_a_compiled_model(tmp_path: Path) -
 
 
 @needs_torch
-@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+@needs_tensorflow
 def test_recipes_of_two_frameworks_are_told_apart(recipes: Path) -> None:
-    python(_TENSORFLOW, TF_RECIPE_CACHE_PATH=str(recipes))
+    tensorflow(_TENSORFLOW, TF_RECIPE_CACHE_PATH=str(recipes))
     lines = _command(recipes, "list").splitlines()
     at = lines[0].split().index("of")
     found = {line.split()[0]: line.split()[at] for line in lines[2:] if line.startswith(("torch_", "cluster_"))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 import habana_tf
 from tests.child import python
-from tests.torch.child import HAS_TORCH, needs_torch, on_device
+from tests.torch.child import HAS_TORCH, needs_tensorflow, needs_torch, on_device, tensorflow
 
 if HAS_TORCH:
     import torch
@@ -283,14 +282,15 @@ _TORCH = """
 
 
 @needs_torch
-@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+@needs_tensorflow
 @pytest.mark.rest
 @pytest.mark.parametrize(("name", "batch", "near"), [("resnet50", 256, 0.05), ("vit", 64, 0.15)])
 def test_it_is_that_of_keras_twin(name: str, batch: int, near: float) -> None:
     """The same network, written in both frameworks, is as fast but for what the frameworks' formulas differ in."""
     found = []
-    for script in (_KERAS, _TORCH):
-        lines = python(script.format(name=name, batch=batch), imported=True).stdout.splitlines()
+    given = {"name": name, "batch": batch}
+    for told in (tensorflow(_KERAS.format(**given)), python(_TORCH.format(**given), imported=True).stdout):
+        lines = told.splitlines()
         found.append([tuple(map(float, line.split()[1:])) for line in lines if line.startswith("seconds")])
     for (keras, weights), (torch_, others) in zip(*found, strict=True):
         assert abs(torch_ / keras - 1) <= near and abs(others / weights - 1) <= 0.02, found
