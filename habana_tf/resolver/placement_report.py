@@ -59,7 +59,11 @@ class PlacementReport(Report):
         return {**{name: [asdict(each) for each in part] for name, part in parts.items()}, "steps": known.steps}
 
 
-_made: Callable[[Placements], PlacementReport] = lambda known: PlacementReport(recorded=known)  # noqa: E731
+def _of_recorded(known: Placements) -> PlacementReport:
+    return PlacementReport(recorded=known)
+
+
+_made: Callable[[Placements], PlacementReport] = _of_recorded
 
 
 def made_by(make: Callable[[Placements], PlacementReport]) -> None:

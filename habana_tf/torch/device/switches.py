@@ -73,6 +73,7 @@ def enable_matmul3d_2d_reshape() -> None:
     chosen by its costs here."""
 
 
+# Both of a pair do nothing, for the same reason.
 disable_optim_output_sif, disable_inference_mode = enable_optim_output_sif, enable_inference_mode
 disable_quantization, disable_matmul3d_2d_reshape = enable_quantization, enable_matmul3d_2d_reshape
 

@@ -34,7 +34,8 @@ STEPS = (0.2, 0.1, 0.05, 0.025, 0.0125)
 LAYERS = (3, 4)
 """Of a stage, through which lines lead to all of them."""
 FEW = (1, 2)
-"""In their place of many stages, whose recordings take minutes."""
+"""In their place of many stages, whose recordings take minutes: of GPT-3 as good (12 layers of a stage within 0.01 %),
+because a layer is large beside the words; of LLaMA 3.1 8B 14 % too fast."""
 
 
 @dataclass(frozen=True)
